@@ -1,0 +1,48 @@
+// Bytes on their way to one client, in order. Small packets are copied into one growing block;
+// large payloads are shared between all their receivers and never copied.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace pgmqtt::base {
+
+class Outbox {
+   public:
+    // Where encoders append. Bytes appended here follow everything put in before.
+    std::string& tail();
+
+    // Appends without copying; `owner` keeps `bytes` alive until they are sent.
+    void append_shared(std::shared_ptr<const std::string> owner, ByteView bytes);
+
+    // Bytes not yet consumed.
+    size_t size() const;
+    bool empty() const { return size() == 0; }
+
+    // Fills at most `capacity` iovecs with the first unsent bytes and returns how many.
+    size_t gather(iovec* vectors, size_t capacity) const;
+
+    // The first `count` bytes were sent.
+    void consume(size_t count);
+
+    void clear();
+
+   private:
+    struct Chunk {
+        std::string owned;                          // used when `shared` is null
+        std::shared_ptr<const std::string> shared;  // keeps `view` alive
+        ByteView view;
+        ByteView bytes() const { return shared ? view : ByteView(owned); }
+    };
+
+    std::deque<Chunk> chunks_;
+    size_t consumed_ = 0;  // of the first chunk
+};
+
+}  // namespace pgmqtt::base
