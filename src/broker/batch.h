@@ -1,0 +1,119 @@
+// What workers say to each other through shared memory: batches of records, encoded once per turn.
+// Pure bytes; the transport is pg/queue.h. Every batch has a number, given by its sender, that its
+// acknowledgement repeats; numbers grow by one and start at 1 with each broker start.
+//
+//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the outbox)
+//   broker -> sink    SinkBatch        sink  -> broker   Completion batches
+//   cdc    -> broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "mqtt/packet.h"
+
+namespace pgmqtt::broker {
+
+using base::ByteView;
+
+enum class BatchKind : uint8_t { kStore = 1, kSink, kPublish, kCompletion, kPublishDone };
+
+// An application message, as it travels between processes. Views point into the batch.
+struct MessageView {
+    ByteView topic;
+    ByteView payload;
+    mqtt::Qos qos = mqtt::Qos::k0;
+    bool retain = false;
+    ByteView properties;  // mqtt::encode_message_properties
+    base::WallTime received_at{};
+    base::WallTime expires_at = base::WallTime::max();  // max: never
+};
+
+void put_message(std::string& out, const MessageView& message);
+bool get_message(base::ByteReader& reader, MessageView& message);
+
+// --- broker -> store: the state that must survive, one record per change, in order.
+enum class StoreKind : uint8_t { kRetain = 1, kUnretain = 2 };
+
+struct StoreRecord {
+    StoreKind kind = StoreKind::kRetain;
+    MessageView message;  // kUnretain: topic only
+};
+
+// --- broker -> sink: a message and the sinks whose filter it matched.
+struct SinkRecord {
+    uint64_t token = 0;               // repeated by the completion
+    std::vector<uint32_t> sink_ids;   // pgmqtt.sink.id
+    MessageView message;
+    ByteView client_id;               // empty: came from SQL
+    ByteView username;                // empty: anonymous
+};
+
+// --- cdc -> broker, store -> broker: publishes that the database makes.
+struct PublishRecord {
+    MessageView message;
+};
+
+// --- back: what became of a record.
+struct CompletionRecord {
+    uint64_t token = 0;
+    mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
+    ByteView reason_string;  // for MQTT 5.0 clients; may be empty
+};
+
+// Builds one batch. Reused: clear() keeps the storage.
+class BatchWriter {
+   public:
+    explicit BatchWriter(BatchKind kind);
+    void clear();
+    bool empty() const { return count_ == 0; }
+    uint32_t count() const { return count_; }
+    size_t size() const { return bytes_.size(); }
+
+    void add(const StoreRecord& record);
+    void add(const SinkRecord& record);
+    void add(const PublishRecord& record);
+    void add(const CompletionRecord& record);
+
+    // The batch with its header. Valid until the next add() or clear().
+    ByteView finish(uint64_t number);
+
+   private:
+    BatchKind kind_;
+    uint32_t count_ = 0;
+    std::string bytes_;
+};
+
+// Reads one batch. `ok()` turns false on any malformed byte; nothing is trusted, though both ends
+// are ours: a reader must survive a peer of another version.
+class BatchReader {
+   public:
+    explicit BatchReader(ByteView batch);
+    bool ok() const { return ok_; }
+    BatchKind kind() const { return kind_; }
+    uint64_t number() const { return number_; }
+    uint32_t count() const { return count_; }  // records in the batch
+
+    // Each returns false at the end or on a malformed record (then ok() is false).
+    bool next(StoreRecord& record);
+    bool next(SinkRecord& record);
+    bool next(PublishRecord& record);
+    bool next(CompletionRecord& record);
+
+   private:
+    base::ByteReader reader_;
+    bool ok_ = false;
+    BatchKind kind_ = BatchKind::kStore;
+    uint64_t number_ = 0;
+    uint32_t count_ = 0;
+    uint32_t read_ = 0;
+};
+
+// An acknowledgement that a whole batch is done: header only (kCompletion of a store batch, kPublishDone).
+std::string batch_done(BatchKind kind, uint64_t number);
+
+}  // namespace pgmqtt::broker

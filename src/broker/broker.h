@@ -1,0 +1,104 @@
+// MQTT as a pure state machine: packets, completions and time in, a Turn out.
+//
+// The invariant: memory may be ahead of the disk, the wire never. A PUBACK whose promise is a row or
+// a stored retained message leaves only after the completion that says so came back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/outbox.h"
+#include "base/time.h"
+#include "broker/config.h"
+#include "broker/counters.h"
+#include "broker/turn.h"
+
+namespace pgmqtt::broker {
+
+using base::Now;
+
+// A sink as the broker knows it: a subscriber without a socket.
+struct SinkRoute {
+    uint32_t sink_id = 0;
+    std::string filter;  // captures already turned into wildcards
+    mqtt::Qos qos = mqtt::Qos::k1;
+};
+
+enum class PublishSource : uint8_t { kCdc, kOutbox };
+
+struct AuthVerdict {
+    mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;  // else: refused with this code
+    std::string username;                                  // the role it acts as; empty: anonymous
+};
+
+class Broker {
+   public:
+    // `seed` makes hashes and assigned client identifiers unpredictable.
+    Broker(const Config& config, uint64_t seed);
+    ~Broker();
+    Broker(const Broker&) = delete;
+
+    // New limits hold for what comes next; nobody is disconnected.
+    void configure(const Config& config);
+
+    // Replaces the set of sinks. Messages already sent to a removed sink still complete.
+    void set_sinks(std::vector<SinkRoute> sinks);
+
+    // At start, before any client: what pgmqtt.retained holds.
+    void load_retained(const MessageView& message, Now now);
+
+    // --- inputs of the network
+    void accepted(ConnectionId connection, Peer peer, Now now);
+
+    // Bytes in order of arrival. Returns how many were consumed: less than all when a packet is
+    // incomplete, when the connection is paused (paused() is true) or closing.
+    size_t received(ConnectionId connection, base::ByteView bytes, Now now);
+
+    // The transport is gone, for whatever reason. The broker forgets the id.
+    void disconnected(ConnectionId connection, Now now);
+
+    // The transport took bytes out of the outbox; more may fit now.
+    void drained(ConnectionId connection, Now now);
+
+    bool paused(ConnectionId connection) const;
+
+    // Null when the broker does not know the connection.
+    base::Outbox* outbox(ConnectionId connection);
+
+    void authenticated(ConnectionId connection, const AuthVerdict& verdict, Now now);
+
+    // --- inputs of the workers
+    void store_done(uint64_t batch, Now now);
+    void sink_done(const CompletionRecord& completion, Now now);
+    // Publishes from SQL. Turn::publishes_done (kCdc) or outbox_done (kOutbox) names the batch when
+    // every message in it is routed and, where it must be, stored.
+    void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
+
+    // The store or sink worker came back: everything unacknowledged goes into the next turn again.
+    void resend_store();
+    void resend_sink();
+
+    // --- time
+    base::MonoTime next_timer() const;  // kNever: nothing to wait for
+    void tick(Now now);
+
+    // DISCONNECT 0x8B (5.0), wills as the specification says; everybody into Turn::close.
+    void shut_down(Now now);
+
+    // What came of the inputs since the last call. Reused storage; valid until the next input.
+    // The caller sends `store` under number store_batch(), `sink` under sink_batch().
+    Turn& turn();
+    void end_turn();  // the caller has acted on it: clear
+
+    const Counters& counters() const;
+    uint64_t store_batch() const;  // number of the batch in the current turn
+    uint64_t sink_batch() const;
+
+   private:
+    class State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace pgmqtt::broker

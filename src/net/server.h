@@ -1,0 +1,99 @@
+// Sockets: listeners, connections, one poller. Knows bytes, not MQTT.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/outbox.h"
+#include "base/result.h"
+
+namespace pgmqtt::net {
+
+using base::ConnectionId;
+
+struct PeerAddress {
+    std::string address;  // numeric, without port; IPv4-mapped IPv6 shown as IPv4
+    uint16_t port = 0;
+    bool loopback = false;
+};
+
+// What the loop's owner does with what the sockets say. Called from Server::turn() only.
+class Handler {
+   public:
+    virtual void on_accepted(ConnectionId id, const PeerAddress& peer) = 0;
+    // Returns how many bytes were consumed; the rest is shown again with more behind it. Call
+    // Server::pause() to stop being called for this connection.
+    virtual size_t on_bytes(ConnectionId id, base::ByteView bytes) = 0;
+    // The peer closed, an error, or our close is complete. The id is dead after this.
+    virtual void on_closed(ConnectionId id, const std::string& reason) = 0;
+    // Writable again, some of the outbox was sent.
+    virtual void on_drained(ConnectionId id) = 0;
+    virtual base::Outbox* outbox(ConnectionId id) = 0;
+    // Connections refused (limit reached, no descriptors): once per turn at most.
+    virtual void on_refused(size_t count, const std::string& reason) = 0;
+
+   protected:
+    ~Handler() = default;
+};
+
+struct Limits {
+    uint32_t max_connections = 10000;
+    size_t read_budget = 256 << 10;  // bytes read per connection and turn
+    size_t max_input = 1 << 20;      // bytes buffered for one incomplete packet
+    uint32_t accepts_per_turn = 64;
+    uint32_t linger_ms = 1000;       // after our close: drain the peer's bytes so an RST eats nothing
+};
+
+struct ListenAddress {
+    std::string host;  // "localhost", numeric, or "*"
+    uint16_t port = 0;
+};
+
+class Server {
+   public:
+    explicit Server(const Limits& limits);
+    ~Server();
+    Server(const Server&) = delete;
+
+    void set_limits(const Limits& limits);
+
+    // Opens what is new, closes what is gone, keeps what stays. On failure says which address and why;
+    // the addresses that did open stay open. Call again to retry.
+    base::Status<std::string> listen(const std::vector<ListenAddress>& addresses);
+    bool listening() const;
+    void stop_listening();
+
+    // Readable when turn() has something to do: nest it in another wait set.
+    int poll_fd() const;
+
+    // One turn: waits for nothing; accepts, reads until would-block or budget, calls the handler.
+    // Connections whose budget ran out are taken up next turn: has_backlog() is true then.
+    void turn(Handler& handler);
+    bool has_backlog() const;
+
+    // Sends the outbox now as far as the socket takes it; what is left goes when it is writable.
+    // May close the connection on error: on_closed() is then called in the next turn().
+    void flush(ConnectionId id, Handler& handler);
+
+    void pause(ConnectionId id);
+    void resume(ConnectionId id);
+
+    // Sends what the outbox holds, shuts down writing, drains reading, then on_closed(). Bounded by
+    // linger_ms: call turn() when linger_deadline_ms() is due.
+    void close(ConnectionId id);
+    int linger_deadline_ms() const;  // until the next one is due; -1: none
+
+    size_t connections() const;
+    size_t input_bytes() const;  // buffered, all connections
+
+   private:
+    class State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace pgmqtt::net
