@@ -5,9 +5,11 @@
 extern "C" {
 #include <catalog/pg_authid.h>
 #include <libpq/crypt.h>
-#include <libpq/scram.h>
 #include <utils/acl.h>
 #include <utils/syscache.h>
+
+// Declared here because libpq/scram.h pulls in libpq-be.h and with it GSSAPI's headers.
+extern char* pg_be_scram_build_secret(const char* password);
 }
 
 #include <string>
