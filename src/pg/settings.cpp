@@ -135,7 +135,6 @@ struct BoolSetting {
 constexpr int kKilobyte = 1024;
 constexpr int kMegabyte = 1024 * 1024;
 
-
 const StringSetting kStrings[] = {
     {"pgmqtt.database", &settings.database, "postgres", PGC_POSTMASTER, 0, check_database,
      "Database that the broker serves.",
@@ -212,12 +211,17 @@ const BoolSetting kBools[] = {
 }  // namespace
 
 void define_settings() {
+    // The server defines settings of PGC_POSTMASTER only while it preloads. In a session that loads the
+    // library later nothing serves anybody, so there the context matters to nobody.
+    auto context_of = [](GucContext context) {
+        return process_shared_preload_libraries_in_progress ? context : PGC_SIGHUP;
+    };
     for (const StringSetting& s : kStrings)
-        DefineCustomStringVariable(s.name, s.description, s.details, s.value, s.initial, s.context,
-                                   s.flags, s.check, nullptr, nullptr);
+        DefineCustomStringVariable(s.name, s.description, s.details, s.value, s.initial,
+                                   context_of(s.context), s.flags, s.check, nullptr, nullptr);
     for (const IntSetting& s : kInts)
         DefineCustomIntVariable(s.name, s.description, s.details, s.value, s.initial, s.least,
-                                s.most, s.context, s.flags, nullptr, nullptr, nullptr);
+                                s.most, context_of(s.context), s.flags, nullptr, nullptr, nullptr);
     for (const EnumSetting& s : kEnums)
         DefineCustomEnumVariable(s.name, s.description, s.details, s.value, s.initial, s.options,
                                  PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
