@@ -206,7 +206,6 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT version text,
     OUT started_at timestamptz,
     OUT listening boolean,
-    OUT name bigint,
     OUT connects bigint,
     OUT connects_refused bigint,
     OUT disconnects bigint,
