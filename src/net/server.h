@@ -44,9 +44,10 @@ class Handler {
 struct Limits {
     uint32_t max_connections = 10000;
     size_t read_budget = 256 << 10;  // bytes read per connection and turn
+    size_t turn_budget = 4 << 20;    // the same of all together, shared evenly: bounds the turn
     size_t max_input = 1 << 20;      // bytes buffered for one incomplete packet
     uint32_t accepts_per_turn = 64;
-    uint32_t linger_ms = 1000;       // after our close: drain the peer's bytes so an RST eats nothing
+    uint32_t linger_ms = 1000;  // after our close: drain the peer's bytes so an RST eats nothing
 };
 
 struct ListenAddress {
@@ -62,8 +63,8 @@ class Server {
 
     void set_limits(const Limits& limits);
 
-    // Opens what is new, closes what is gone, keeps what stays. On failure says which address and why;
-    // the addresses that did open stay open. Call again to retry.
+    // Opens what is new, closes what is gone, keeps what stays. On failure says which address and
+    // why; the addresses that did open stay open. Call again to retry.
     base::Status<std::string> listen(const std::vector<ListenAddress>& addresses);
     bool listening() const;
     void stop_listening();
