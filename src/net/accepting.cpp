@@ -49,9 +49,10 @@ Server::State::~State() {
 }
 
 void Server::State::accept_waiting(Handler& handler) {
+    const bool was_suspended = listeners.suspended();
     retry_accepting();
     size_t refused = 0;
-    const char* why = nullptr;
+    const char* why = "";
     for (uint32_t tried = 0; tried < limits.accepts_per_turn && listeners.any_ready(); ++tried) {
         sockaddr_storage peer{};
         const int fd = listeners.accept(peer);
@@ -69,13 +70,10 @@ void Server::State::accept_waiting(Handler& handler) {
             why = "no descriptors left";
             const Refused outcome = refuse_with_reserve();
             if (outcome == Refused::kOne) ++refused;
-            if (outcome == Refused::kImpossible) {
-                suspend_accepting();
-                break;
-            }
+            if (outcome == Refused::kImpossible) suspend_accepting();
         }
     }
-    if (why == nullptr) return;
+    if (refused == 0 && (was_suspended || !listeners.suspended())) return;
     try {
         handler.on_refused(refused, why);
     } catch (const std::bad_alloc&) {

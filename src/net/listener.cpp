@@ -188,6 +188,7 @@ bool Listeners::watch(const Listener& listener) {
 void Listeners::close_all() {
     for (const Listener& listener : open_) ::close(listener.fd);
     open_.clear();
+    suspended_ = false;
 }
 
 void Listeners::mark_ready(uint32_t token) {

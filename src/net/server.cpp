@@ -164,7 +164,7 @@ void Server::State::tell_closed(Handler& handler) {
             // It is gone all the same, and the others want to hear about their own.
         }
     }
-    if (!closed_.empty() && listeners.suspended()) retry_accept_at_ = base::MonoTime::min();
+    if (!closed_.empty() && listeners.suspended()) retry_accept_at_ = base::MonoTime{};
     closed_.clear();
 }
 

@@ -39,7 +39,7 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
     }
     if (!c.alive()) return;
     count_input(c);
-    if (c.readable && !c.paused && c.phase != Phase::kHandshake) enqueue(slot);
+    if (c.readable && !c.paused && c.phase == Phase::kOpen) enqueue(slot);
 }
 
 bool Server::State::shake_hands(uint32_t slot) {
@@ -177,6 +177,7 @@ bool Server::State::send(uint32_t slot, Handler& handler) {
 void Server::State::send_blocked(uint32_t slot, Handler& handler) {
     Connection& c = table.at(slot);
     c.writable = false;
+    if (!c.output_blocked) return;  // a hangup, reported as writable too
     c.output_blocked = c.output_waits_for_read = false;
     const bool progress = send(slot, handler);
     // Also when the handler had emptied the outbox itself: it may be waiting for this.
