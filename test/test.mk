@@ -23,4 +23,15 @@ build/unit_tests: $(UNIT_OBJS)
 check-unit: build/unit_tests
 	build/unit_tests --gtest_brief=1
 
+# Debian's python3 has pytest, paho and psycopg2; `bash test/run.sh` installs them. T=file narrows.
+PYTEST = /usr/bin/python3 -m pytest -q -p no:cacheprovider --tb=short
+check-wire: all
+	$(PYTEST) $(or $(T),test/wire)
+
+check-crash: all
+	$(PYTEST) -s $(or $(T),test/crash)
+
+lint:
+	$(PYTEST) -rP test/lint
+
 -include $(UNIT_OBJS:.o=.d)
