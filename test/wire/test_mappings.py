@@ -27,7 +27,7 @@ def receive_json(client):
 
 def wait_until_decoded(server):
     """The slot has passed all that is committed now."""
-    now = server.psql("SELECT pg_current_wal_insert_lsn()")
+    now = server.psql("SELECT pg_current_wal_flush_lsn()")
     server.wait_for(lambda: server.psql("SELECT count(*) FROM pg_replication_slots WHERE plugin ="
                                         f" 'pgmqtt' AND confirmed_flush_lsn >= '{now}'") == "1",
                     "the slot follows")
