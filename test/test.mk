@@ -48,4 +48,15 @@ fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
 	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
 	done
 
+# Debian's python3 has pytest, paho and psycopg2; `bash test/run.sh` installs them. T=file narrows.
+PYTEST = /usr/bin/python3 -m pytest -q -p no:cacheprovider --tb=short
+check-wire: all
+	$(PYTEST) $(or $(T),test/wire)
+
+check-crash: all
+	$(PYTEST) -s $(or $(T),test/crash)
+
+lint:
+	$(PYTEST) -rP test/lint
+
 -include $(UNIT_OBJS:.o=.d)
