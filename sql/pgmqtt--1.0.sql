@@ -1,0 +1,245 @@
+-- pgmqtt 1.0: everything CREATE EXTENSION makes, in the order a reader meets it.
+-- Contract: names, parameters and defaults here are public (README, SQL reference).
+\echo Use "CREATE EXTENSION pgmqtt" to load this file. \quit
+
+-- ------------------------------------------------------------------------------------------------
+-- Roles. They belong to the cluster, so they may exist already and they outlive DROP EXTENSION.
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'pgmqtt_admin') THEN
+        CREATE ROLE pgmqtt_admin NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'pgmqtt_monitor') THEN
+        CREATE ROLE pgmqtt_monitor NOLOGIN;
+    END IF;
+END
+$$;
+
+GRANT USAGE ON SCHEMA pgmqtt TO PUBLIC;
+
+-- ------------------------------------------------------------------------------------------------
+-- Configuration: what pg_dump carries. Written by the functions below, which check; a change wakes
+-- the workers at its commit.
+
+CREATE TABLE pgmqtt.mapping (
+    id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text COLLATE "C" NOT NULL UNIQUE,
+    source      regclass NOT NULL,
+    topic       text NOT NULL,
+    payload     text,
+    filter      text,
+    operations  text[] NOT NULL,
+    qos         int NOT NULL CHECK (qos BETWEEN 0 AND 2),
+    retain      boolean NOT NULL,
+    properties  text,
+    on_error    text NOT NULL CHECK (on_error IN ('skip', 'stall')),
+    owner       regrole NOT NULL,
+    search_path text NOT NULL,
+    enabled     boolean NOT NULL DEFAULT true,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE pgmqtt.mapping IS 'CDC mappings: committed rows to publishes. Change through pgmqtt.add_mapping and its siblings';
+
+CREATE TABLE pgmqtt.sink (
+    id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text COLLATE "C" NOT NULL UNIQUE,
+    filter      text COLLATE "C" NOT NULL,
+    statement   text NOT NULL,
+    qos         int NOT NULL CHECK (qos BETWEEN 0 AND 2),
+    on_error    text NOT NULL CHECK (on_error IN ('dead_letter', 'retry')),
+    owner       regrole NOT NULL,
+    search_path text NOT NULL,
+    enabled     boolean NOT NULL DEFAULT true,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE pgmqtt.sink IS 'Sinks: publishes to rows. Change through pgmqtt.add_sink and its siblings';
+
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.mapping', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.sink', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.mapping_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.sink_id_seq', '');
+
+-- ------------------------------------------------------------------------------------------------
+-- State that the workers keep. REPLICA IDENTITY NOTHING: nobody replicates it logically. Topics are
+-- MQTT's bytes (UTF-8 whatever the database's encoding), so they are stored as bytes.
+
+CREATE TABLE pgmqtt.retained_message (
+    topic_hash  bigint NOT NULL,
+    topic       bytea NOT NULL,
+    payload     bytea NOT NULL,
+    qos         smallint NOT NULL,
+    properties  bytea NOT NULL,
+    stored_at   timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL
+);
+CREATE INDEX retained_message_topic_hash ON pgmqtt.retained_message (topic_hash);
+ALTER TABLE pgmqtt.retained_message REPLICA IDENTITY NOTHING;
+ALTER TABLE pgmqtt.retained_message ALTER COLUMN payload SET STORAGE EXTERNAL;
+COMMENT ON TABLE pgmqtt.retained_message IS 'Retained messages. topic_hash is xxHash64 (XXH3) of topic: a topic of 65,535 bytes does not fit a btree';
+
+CREATE TABLE pgmqtt.outbox (
+    id          bigint GENERATED ALWAYS AS IDENTITY,
+    xid         xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
+    topic       bytea NOT NULL,
+    payload     bytea NOT NULL,
+    qos         smallint NOT NULL,
+    retain      boolean NOT NULL,
+    properties  bytea NOT NULL,
+    at          timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    expires_at  timestamptz NOT NULL,
+    PRIMARY KEY (xid, id)
+);
+ALTER TABLE pgmqtt.outbox REPLICA IDENTITY NOTHING;
+ALTER TABLE pgmqtt.outbox ALTER COLUMN payload SET STORAGE EXTERNAL;
+COMMENT ON TABLE pgmqtt.outbox IS 'Publishes of pgmqtt.publish() on their way to the broker';
+
+CREATE TABLE pgmqtt.outbox_commit (
+    seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid         xid8 NOT NULL
+);
+ALTER TABLE pgmqtt.outbox_commit REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.outbox_commit IS 'Order of the transactions that published, taken as they begin to commit';
+
+CREATE TABLE pgmqtt.dead_letter (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    source      text NOT NULL CHECK (source IN ('mapping', 'sink')),
+    name        text COLLATE "C" NOT NULL,
+    topic       text,
+    payload     bytea,
+    properties  jsonb,
+    client_id   text,
+    lsn         pg_lsn,
+    sqlstate    text NOT NULL,
+    message     text NOT NULL,
+    attempts    int NOT NULL DEFAULT 1,
+    at          timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    qos         smallint,
+    retain      boolean,
+    username    text,
+    received_at timestamptz
+);
+ALTER TABLE pgmqtt.dead_letter REPLICA IDENTITY NOTHING;
+ALTER TABLE pgmqtt.dead_letter ALTER COLUMN payload SET STORAGE EXTERNAL;
+COMMENT ON TABLE pgmqtt.dead_letter IS 'Rows that a mapping could not evaluate and messages that a sink could not store';
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter_id_seq', '');
+
+REVOKE ALL ON ALL TABLES IN SCHEMA pgmqtt FROM PUBLIC;
+GRANT SELECT ON pgmqtt.mapping, pgmqtt.sink TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
+
+-- ------------------------------------------------------------------------------------------------
+-- Inner workings.
+
+-- Checks that this is the database of pgmqtt.database and wakes the workers when CREATE EXTENSION
+-- commits.
+CREATE FUNCTION pgmqtt.extension_created() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'pgmqtt_extension_created';
+REVOKE ALL ON FUNCTION pgmqtt.extension_created() FROM PUBLIC;
+SELECT pgmqtt.extension_created();
+
+CREATE FUNCTION pgmqtt.configuration_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'pgmqtt_configuration_changed';
+REVOKE ALL ON FUNCTION pgmqtt.configuration_changed() FROM PUBLIC;
+COMMENT ON FUNCTION pgmqtt.configuration_changed() IS 'Wakes the workers at the commit of a change of mappings or sinks, also of a pg_restore';
+
+CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pgmqtt.mapping
+    FOR EACH STATEMENT EXECUTE FUNCTION pgmqtt.configuration_changed();
+CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pgmqtt.sink
+    FOR EACH STATEMENT EXECUTE FUNCTION pgmqtt.configuration_changed();
+
+-- ------------------------------------------------------------------------------------------------
+-- Publishing from SQL.
+CREATE FUNCTION pgmqtt.publish(topic text, payload bytea, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_bytea';
+COMMENT ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.publish(topic text, payload text, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_text';
+COMMENT ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.publish(topic text, payload jsonb, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_jsonb';
+COMMENT ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pgmqtt_admin;
+
+-- ------------------------------------------------------------------------------------------------
+-- CDC mappings: rows to topics.
+--   @mapping@
+
+-- ------------------------------------------------------------------------------------------------
+-- Sinks: topics to rows.
+--   @sink@
+
+-- ------------------------------------------------------------------------------------------------
+-- Watching.
+CREATE FUNCTION pgmqtt.topic_matches(filter text, topic text) RETURNS boolean
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'pgmqtt_topic_matches';
+COMMENT ON FUNCTION pgmqtt.topic_matches(text, text) IS 'Whether an MQTT topic filter matches a topic name';
+
+CREATE FUNCTION pgmqtt.message_properties(encoded bytea) RETURNS jsonb
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'pgmqtt_message_properties';
+COMMENT ON FUNCTION pgmqtt.message_properties(bytea) IS 'Stored MQTT 5.0 message properties as jsonb; NULL when there are none';
+REVOKE ALL ON FUNCTION pgmqtt.message_properties(bytea) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.message_properties(bytea) TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.retained AS
+    SELECT pg_catalog.convert_from(r.topic, 'UTF8') AS topic, r.payload, r.qos::int AS qos,
+           pgmqtt.message_properties(r.properties) AS properties, r.stored_at,
+           NULLIF(r.expires_at, 'infinity') AS expires_at
+    FROM pgmqtt.retained_message r
+    WHERE r.expires_at > pg_catalog.now();
+COMMENT ON VIEW pgmqtt.retained IS 'Retained messages, as a new subscriber would get them';
+
+-- Columns after listening: PGMQTT_BROKER_COUNTERS and PGMQTT_BROKER_GAUGES of src/broker/counters.h,
+-- in that order.
+CREATE FUNCTION pgmqtt.stat_broker_values(
+    OUT version text,
+    OUT started_at timestamptz,
+    OUT listening boolean,
+    OUT connects bigint,
+    OUT connects_refused bigint,
+    OUT disconnects bigint,
+    OUT connections_lost bigint,
+    OUT takeovers bigint,
+    OUT keep_alive_timeouts bigint,
+    OUT malformed bigint,
+    OUT packets_in bigint,
+    OUT packets_out bigint,
+    OUT bytes_in bigint,
+    OUT bytes_out bigint,
+    OUT publishes_in bigint,
+    OUT publishes_out bigint,
+    OUT publishes_from_sql bigint,
+    OUT dropped_slow_qos0 bigint,
+    OUT dropped_queue_full bigint,
+    OUT dropped_too_large bigint,
+    OUT dropped_expired bigint,
+    OUT dropped_retained_limit bigint,
+    OUT publishes_refused bigint,
+    OUT pauses bigint,
+    OUT clients bigint,
+    OUT subscriptions bigint,
+    OUT retained bigint,
+    OUT retained_bytes bigint,
+    OUT queued bigint,
+    OUT queued_bytes bigint,
+    OUT inflight bigint,
+    OUT pending bigint
+) RETURNS record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_broker';
+REVOKE ALL ON FUNCTION pgmqtt.stat_broker_values() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();
+COMMENT ON VIEW pgmqtt.stat_broker IS 'Counters since the broker started, and what is true now; one row';
+
+GRANT SELECT ON pgmqtt.retained, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;

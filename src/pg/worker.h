@@ -1,0 +1,42 @@
+// The life of a worker process: signals, the database connection, waiting for the extension.
+#pragma once
+
+#include "pg/backend.h"
+
+#include "pg/shared.h"
+#include "pg/wait.h"
+
+namespace pgmqtt::pg {
+
+// In _PG_init: registers the four static workers (RecoveryFinished, restart after 1 s).
+void register_workers();
+
+class WorkerProcess {
+   public:
+    // Signal handlers, connection to pgmqtt.database, own slot in shared memory. Where the database
+    // is missing: one log line, then waits quietly until it exists.
+    explicit WorkerProcess(Worker self);
+
+    // True when SIGTERM came: end the turn and leave.
+    bool stopping() const;
+
+    // Waits (latch) until the extension exists in this database. False: stopping.
+    bool wait_for_extension(WaitSet& wait);
+
+    // Whether the extension is still there; cheap unless Shared::configuration moved.
+    bool extension_exists();
+
+    // Once per turn, outside transactions: CHECK_FOR_INTERRUPTS (guarded), SIGHUP reload,
+    // pgstat_report_stat. Returns true when settings were reloaded.
+    bool housekeeping();
+
+    // exit code 1, so that the postmaster starts the worker again (unless it is shutting down).
+    [[noreturn]] void exit();
+
+   private:
+    Worker self_;
+    uint64_t seen_configuration_ = 0;
+    bool exists_ = false;
+};
+
+}  // namespace pgmqtt::pg

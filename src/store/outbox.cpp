@@ -1,0 +1,100 @@
+#include "store/outbox.h"
+
+extern "C" {
+#include <catalog/pg_type_d.h>
+#include <executor/spi.h>
+#include <utils/timestamp.h>
+#include <utils/xid8.h>
+}
+
+#include "pg/datum.h"
+
+namespace pgmqtt::store {
+namespace {
+
+constexpr int kRowsPerBatch = 1000;
+constexpr size_t kBytesPerBatch = 1 << 20;
+
+broker::PublishRecord record_of_row(HeapTuple row, TupleDesc desc) {
+    bool null;
+    broker::PublishRecord record;
+    broker::MessageView& message = record.message;
+    message.topic = pg::varlena_view(SPI_getbinval(row, desc, 4, &null));
+    message.payload = pg::varlena_view(SPI_getbinval(row, desc, 5, &null));
+    message.qos = static_cast<mqtt::Qos>(DatumGetInt16(SPI_getbinval(row, desc, 6, &null)));
+    message.retain = DatumGetBool(SPI_getbinval(row, desc, 7, &null));
+    message.properties = pg::varlena_view(SPI_getbinval(row, desc, 8, &null));
+    message.received_at = pg::wall_time(SPI_getbinval(row, desc, 9, &null));
+    message.expires_at = pg::wall_time(SPI_getbinval(row, desc, 10, &null));
+    return record;
+}
+
+}  // namespace
+
+// A transaction whose publishes were all rolled back to a savepoint leaves a lonely row in
+// outbox_commit: the LEFT JOIN brings it along to be removed.
+Outbox::Outbox()
+    : next_(
+          "SELECT c.seq, c.xid, o.id, o.topic, o.payload, o.qos, o.retain, o.properties, o.at, "
+          "o.expires_at FROM pgmqtt.outbox_commit c LEFT JOIN pgmqtt.outbox o USING (xid) "
+          "ORDER BY c.seq, o.id LIMIT $1",
+          {INT4OID}),
+      remove_(
+          "DELETE FROM pgmqtt.outbox o USING pg_catalog.unnest($1, $2) AS done(xid, id) "
+          "WHERE o.xid = done.xid AND o.id = done.id",
+          {XID8ARRAYOID, INT8ARRAYOID}),
+      // Only when nothing of the transaction is left: a long one goes in several batches.
+      remove_commits_(
+          "DELETE FROM pgmqtt.outbox_commit c USING pg_catalog.unnest($1, $2) AS done(seq, xid) "
+          "WHERE c.seq = done.seq "
+          "AND NOT EXISTS (SELECT FROM pgmqtt.outbox o WHERE o.xid = done.xid)",
+          {INT8ARRAYOID, XID8ARRAYOID}) {}
+
+bool Outbox::fetch(broker::BatchWriter& batch) {
+    Datum limit = Int32GetDatum(kRowsPerBatch);
+    uint64 count = next_.execute(&limit, nullptr, true);
+    fetched_.reserve(count);
+    for (uint64 i = 0; i < count; ++i) {
+        if (batch.size() >= kBytesPerBatch) return true;
+        HeapTuple row = SPI_tuptable->vals[i];
+        TupleDesc desc = SPI_tuptable->tupdesc;
+        bool null;
+        int64 seq = DatumGetInt64(SPI_getbinval(row, desc, 1, &null));
+        FullTransactionId xid =
+            DatumGetFullTransactionId(SPI_getbinval(row, desc, 2, &null));
+        Datum id = SPI_getbinval(row, desc, 3, &null);
+        fetched_.push_back({U64FromFullTransactionId(xid), null ? -1 : DatumGetInt64(id), seq});
+        if (!null) batch.add(record_of_row(row, desc));
+    }
+    return count == kRowsPerBatch;
+}
+
+void Outbox::remove_fetched() {
+    size_t count = fetched_.size();
+    if (count == 0) return;
+    Datum* xids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    Datum* ids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    Datum* commits = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    Datum* commit_xids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
+    int rows = 0;
+    int transactions = 0;
+    int64 last_seq = -1;
+    for (const Row& row : fetched_) {
+        Datum xid = FullTransactionIdGetDatum(FullTransactionIdFromU64(row.xid));
+        if (row.id >= 0) {
+            xids[rows] = xid;
+            ids[rows++] = Int64GetDatum(row.id);
+        }
+        if (row.seq == last_seq) continue;
+        last_seq = row.seq;
+        commits[transactions] = Int64GetDatum(row.seq);
+        commit_xids[transactions++] = xid;
+    }
+    Datum done[] = {pg::array_datum(xids, rows, XID8OID), pg::array_datum(ids, rows, INT8OID)};
+    if (rows > 0) remove_.execute(done);
+    Datum commit_rows[] = {pg::array_datum(commits, transactions, INT8OID),
+                           pg::array_datum(commit_xids, transactions, XID8OID)};
+    remove_commits_.execute(commit_rows);
+}
+
+}  // namespace pgmqtt::store

@@ -1,0 +1,62 @@
+// The store worker's state: batches of the broker to tables, the outbox to the broker.
+#pragma once
+
+#include "pg/backend.h"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "base/time.h"
+#include "broker/batch.h"
+#include "pg/queue.h"
+#include "store/outbox.h"
+#include "store/retained.h"
+
+namespace pgmqtt::store {
+
+class Store {
+   public:
+    Store();
+
+    // One cycle: everything that waits into one transaction, then the acknowledgements.
+    void turn();
+
+    // When turn() wants to run although nobody sets the latch; milliseconds, -1: not at all.
+    long timeout_ms() const;
+
+   private:
+    using Clock = std::chrono::steady_clock;
+
+    void reconnect();
+    void receive();
+    void acknowledge(base::ByteView batch);
+    bool due() const;
+    bool outbox_has_work() const;
+    pg::Status write();
+    void written();
+    void failed(const pg::Error& error);
+    void fetch_outbox();
+
+    pg::Link link_;
+    uint32_t epoch_ = 0;
+
+    RetainedTable retained_;
+    RetainedTable::Changes changes_;
+    std::deque<std::string> batches_;  // received, not yet committed; changes_ points into them
+    uint64_t last_number_ = 0;
+
+    Outbox outbox_;
+    broker::BatchWriter publishes_{broker::BatchKind::kPublish};
+    uint64_t publish_number_ = 0;
+    bool outbox_delivered_ = false;  // what is under way is routed: to be removed
+    bool outbox_more_ = true;        // after start: look
+    uint64_t outbox_seen_ = 0;
+
+    Clock::time_point last_write_{};
+    Clock::time_point retry_at_{};
+    std::chrono::milliseconds retry_delay_{0};
+};
+
+}  // namespace pgmqtt::store
