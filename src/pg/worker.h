@@ -13,8 +13,8 @@ void register_workers();
 
 class WorkerProcess {
    public:
-    // Signal handlers, connection to pgmqtt.database, own slot in shared memory. Where the database is
-    // missing: one log line, then waits quietly until it exists.
+    // Signal handlers, connection to pgmqtt.database, own slot in shared memory. Where the database
+    // is missing: one log line, then waits quietly until it exists.
     explicit WorkerProcess(Worker self);
 
     // True when SIGTERM came: end the turn and leave.
