@@ -1,7 +1,8 @@
 # Test targets, included by the Makefile.
 
 TEST_CXXFLAGS = -std=c++20 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -MMD -MP
+    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -MMD -MP \
+    -DPGMQTT_PACKET_TABLES='"$(abspath test/packets)"'
 TEST_LIBS = -lgtest -lgtest_main -lxxhash -lpthread
 
 # The floors again, under sanitizers.
