@@ -79,8 +79,17 @@ class BatchWriter {
     void add(const PublishRecord& record);
     void add(const CompletionRecord& record);
 
+    // Records that were encoded before, by a writer of the same kind.
+    void add_encoded(ByteView records, uint32_t count);
+
+    // The records without the header; the offset of a record in it stays what it was when added.
+    ByteView records() const { return ByteView(bytes_).substr(kHeaderSize); }
+
     // The batch with its header. Valid until the next add() or clear().
     ByteView finish(uint64_t number);
+
+    // Format byte, kind, number, count.
+    static constexpr size_t kHeaderSize = 1 + 1 + 8 + 4;
 
    private:
     BatchKind kind_;
@@ -98,13 +107,17 @@ class BatchReader {
     uint64_t number() const { return number_; }
     uint32_t count() const { return count_; }  // records in the batch
 
-    // Each returns false at the end or on a malformed record (then ok() is false).
+    // Each returns false at the end or on a malformed record (then ok() is false). A record of the
+    // wrong kind is malformed; so are bytes behind the last record.
     bool next(StoreRecord& record);
     bool next(SinkRecord& record);
     bool next(PublishRecord& record);
     bool next(CompletionRecord& record);
 
    private:
+    bool begin_record(BatchKind kind);
+    bool end_record(bool record_ok);
+
     base::ByteReader reader_;
     bool ok_ = false;
     BatchKind kind_ = BatchKind::kStore;
