@@ -14,10 +14,16 @@ using base::ByteView;
 constexpr size_t kMaxNameBytes = 63;  // NAMEDATALEN - 1
 constexpr ByteView kEllipsis = "...";
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
-std::string quoted(ByteView text) { return "\"" + std::string(text) + "\""; }
+std::string quoted(ByteView text) {
+    return "\"" + std::string(text) + "\"";
+}
 
 auto refuse(std::string message, std::string hint = {}) {
     return base::fail(SinkFilterError{std::move(message), std::move(hint)});
@@ -25,7 +31,8 @@ auto refuse(std::string message, std::string hint = {}) {
 
 bool is_name(ByteView name) {
     return !name.empty() && is_letter(name.front()) &&
-           std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || is_digit(c); });
+           std::all_of(name.begin(), name.end(),
+                       [](char c) { return is_letter(c) || is_digit(c); });
 }
 
 // Folded as SQL folds an identifier without quotes, so that `{deviceId}` is found by `deviceId`.
@@ -51,8 +58,9 @@ base::Result<Capture, SinkFilterError> parse_capture(ByteView level, uint32_t po
         name.remove_suffix(kEllipsis.size());
     }
     if (!is_name(name))
-        return refuse(quoted(name) + " cannot be the name of a capture",
-                      "A name has letters a to z, digits and underscores, and begins with no digit.");
+        return refuse(
+            quoted(name) + " cannot be the name of a capture",
+            "A name has letters a to z, digits and underscores, and begins with no digit.");
     if (name.size() > kMaxNameBytes)
         return refuse("the name of capture " + quoted(name) + " is longer than 63 bytes");
     capture.name = folded(name);

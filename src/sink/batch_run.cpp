@@ -21,8 +21,8 @@ void BatchRun::run_bisected() {
     report_unfit();
 }
 
-// Stores what can be stored of [first, last), left half before right half, so rows keep the order of
-// arrival. False: the rest of the batch must wait.
+// Stores what can be stored of [first, last), left half before right half, so rows keep the order
+// of arrival. False: the rest of the batch must wait.
 bool BatchRun::store(size_t first, size_t last) {
     if (first == last) return true;
     if (attempt(first, last)) {

@@ -32,7 +32,7 @@ struct Outcome {
     size_t done = 0;                // the first `done` messages are stored, or in `failures`
     std::vector<Failure> failures;  // in order
     HeldBy held_by = HeldBy::kNothing;
-    pg::Error held;                 // why message `done` and those behind it must wait
+    pg::Error held;  // why message `done` and those behind it must wait
 };
 
 class BatchRun {
@@ -42,15 +42,15 @@ class BatchRun {
              std::span<const Message* const> messages, Outcome& outcome)
         : statement_(statement), messages_(messages), rows_(columns, messages), outcome_(outcome) {}
 
-    // Messages that cannot be stored are held, not reported: all of them, or all but the first, which
-    // was held often enough. Before run_bisected().
+    // Messages that cannot be stored are held, not reported: all of them, or all but the first,
+    // which was held often enough. Before run_bisected().
     void hold_failures(bool first_too) {
         hold_failures_ = true;
         hold_first_ = first_too;
     }
 
-    // Both inside a transaction. run_whole() raises what the statement raises; that says nothing about
-    // single messages. run_bisected() keeps what can be stored, in order.
+    // Both inside a transaction. run_whole() raises what the statement raises; that says nothing
+    // about single messages. run_bisected() keeps what can be stored, in order.
     void run_whole();
     void run_bisected();
 

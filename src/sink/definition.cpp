@@ -21,7 +21,8 @@ struct Row {
 Row read_row(HeapTuple tuple, TupleDesc desc) {
     bool null;
     auto value = [&](int column) { return SPI_getbinval(tuple, desc, column, &null); };
-    return {value(1), value(2), value(3), value(4), value(5), value(6), value(7), value(8), value(9)};
+    return {value(1), value(2), value(3), value(4), value(5),
+            value(6), value(7), value(8), value(9)};
 }
 
 }  // namespace

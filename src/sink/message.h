@@ -1,4 +1,5 @@
-// A message on its way into one or several sinks, on the C++ heap: it outlives the batch it came with.
+// A message on its way into one or several sinks, on the C++ heap: it outlives the batch it came
+// with.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Message {
     Message(const Message&) = delete;  // the views point into `bytes`
 
     std::string bytes;
-    base::ByteView topic;       // UTF-8, as are client_id and username
+    base::ByteView topic;  // UTF-8, as are client_id and username
     base::ByteView payload;
     base::ByteView properties;  // mqtt::encode_message_properties
     base::ByteView client_id;   // empty: came from SQL

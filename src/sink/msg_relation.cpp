@@ -102,8 +102,8 @@ void MsgRows::begin() {
     MemoryContext caller = MemoryContextSwitchTo(memory_);
     description_ = columns_.describe();
     size_t cells = messages_.size() * static_cast<size_t>(columns_.count());
-    values_ = static_cast<Datum*>(palloc_extended(sizeof(Datum) * (cells + 1),
-                                                  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO));
+    values_ = static_cast<Datum*>(
+        palloc_extended(sizeof(Datum) * (cells + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO));
     nulls_ = static_cast<bool*>(palloc_extended(cells + 1, MCXT_ALLOC_HUGE));
     memset(nulls_, 1, cells + 1);
     unfit_ = static_cast<bool*>(palloc0(messages_.size() + 1));

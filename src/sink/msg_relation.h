@@ -24,8 +24,20 @@ class MsgColumns {
     explicit MsgColumns(std::vector<broker::Capture> captures);
 
     enum class Kind : uint8_t {
-        kCapture, kTopic, kPayload, kText, kJson, kQos, kRetain, kClientId, kUsername,
-        kContentType, kResponseTopic, kCorrelationData, kUserProperties, kReceivedAt,
+        kCapture,
+        kTopic,
+        kPayload,
+        kText,
+        kJson,
+        kQos,
+        kRetain,
+        kClientId,
+        kUsername,
+        kContentType,
+        kResponseTopic,
+        kCorrelationData,
+        kUserProperties,
+        kReceivedAt,
     };
     struct Column {
         const char* name;
@@ -66,7 +78,8 @@ class MsgRows {
     // All of these inside a transaction; they may raise. begin() comes first, outside of
     // subtransactions: everything lives in a child of the memory context that is current then.
     void begin();
-    // May be called again with more columns. A transient ERROR while it parses leaves as pg::Raised.
+    // May be called again with more columns. A transient ERROR while it parses leaves as
+    // pg::Raised.
     void compute(const ColumnSet& columns);
     // A tuplestore of the rows [first, last), in the current memory context.
     Tuplestorestate* tuplestore(size_t first, size_t last) const;

@@ -21,9 +21,9 @@ using base::ByteView;
 using Kind = MsgColumns::Kind;
 
 // Runs `body`, a conversion that can fail for what the bytes are. There is no subtransaction around
-// it: jsonb_in and the conversions between encodings take no lock, write nothing and hold no resource
-// when they raise; what they leave is memory of the current context. Whatever says nothing about
-// the bytes (cancel, out of memory) goes on its way.
+// it: jsonb_in and the conversions between encodings take no lock, write nothing and hold no
+// resource when they raise; what they leave is memory of the current context. Whatever says nothing
+// about the bytes (cancel, out of memory) goes on its way.
 template <class Body>
 bool converts(Body&& body) {
     pg::Status status = pg::guard(std::forward<Body>(body));
@@ -41,11 +41,11 @@ char* server_cstring(ByteView utf8) {
 }
 
 // False when it is not JSON, or JSON that jsonb cannot hold: \u0000, numbers without end, nesting
-// deeper than the stack. The parser's garbage is many times the text, so it gets a context of its own.
+// deeper than the stack. The parser's garbage is many times the text, so it gets a context of its
+// own.
 bool json_value(ByteView utf8, Datum* value) {
     MemoryContext result = CurrentMemoryContext;
-    MemoryContext scratch =
-        AllocSetContextCreate(result, "pgmqtt json", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext scratch = AllocSetContextCreate(result, "pgmqtt json", ALLOCSET_DEFAULT_SIZES);
     bool parsed = converts([&] {
         MemoryContextSwitchTo(scratch);
         Datum json = DirectFunctionCall1(jsonb_in, CStringGetDatum(server_cstring(utf8)));
@@ -72,12 +72,10 @@ bool user_properties_value(const Message& message, Datum* value) {
         size = text.size();
         if (size == 0) return false;
         // Does not raise while the string is alive.
-        json = static_cast<char*>(
-            palloc_extended(size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM));
+        json = static_cast<char*>(palloc_extended(size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM));
         if (json != nullptr) memcpy(json, text.data(), size);
     }
-    if (json == nullptr)
-        ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+    if (json == nullptr) ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
     return json_value({json, size}, value);
 }
 

@@ -1,5 +1,5 @@
-// The parts of a message as values of columns of msg. All of these palloc in the current context and
-// may raise; false stands for NULL.
+// The parts of a message as values of columns of msg. All of these palloc in the current context
+// and may raise; false stands for NULL.
 #pragma once
 
 #include "pg/backend.h"

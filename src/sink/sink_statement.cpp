@@ -33,10 +33,11 @@ void require_owner(Oid owner) {
                         errmsg("the owner of the sink (role %u) does not exist any more", owner)));
 }
 
-// Without rows yet. SPI forgets the relation with the connection, that is at SPI_finish() or at the abort.
+// Without rows yet. SPI forgets the relation with the connection, that is at SPI_finish() or at the
+// abort.
 EphemeralNamedRelationData* register_msg(TupleDesc description) {
-    auto* relation = static_cast<EphemeralNamedRelationData*>(
-        palloc0(sizeof(EphemeralNamedRelationData)));
+    auto* relation =
+        static_cast<EphemeralNamedRelationData*>(palloc0(sizeof(EphemeralNamedRelationData)));
     relation->md.name = kRelationName;
     relation->md.tupdesc = description;
     relation->md.enrtype = ENR_NAMED_TUPLESTORE;
@@ -68,8 +69,8 @@ SinkStatement::~SinkStatement() {
     (void)pg::guard([&] { SPI_freeplan(plan); }).ok();
 }
 
-// The parser asks here about names it could not resolve. In the arguments of CALL, which has no FROM,
-// the columns of msg are parameters; everywhere else they are columns of a relation already.
+// The parser asks here about names it could not resolve. In the arguments of CALL, which has no
+// FROM, the columns of msg are parameters; everywhere else they are columns of a relation already.
 void SinkStatement::set_up_parser(ParseState* state, void* statement) {
     state->p_post_columnref_hook = resolve_column;
     state->p_ref_hook_state = statement;
@@ -101,17 +102,16 @@ void SinkStatement::check_kind(SPIPlanPtr plan) const {
     auto* source = static_cast<CachedPlanSource*>(linitial(sources));
     Node* statement = source->raw_parse_tree == nullptr ? nullptr : source->raw_parse_tree->stmt;
     NodeTag tag = statement == nullptr ? T_Invalid : nodeTag(statement);
-    bool reads_or_writes =
-        tag == T_InsertStmt || tag == T_UpdateStmt || tag == T_DeleteStmt || tag == T_CallStmt ||
+    bool reads_or_writes = tag == T_InsertStmt || tag == T_UpdateStmt || tag == T_DeleteStmt ||
+                           tag == T_CallStmt ||
 #if PG_VERSION_NUM >= 150000
-        tag == T_MergeStmt ||
+                           tag == T_MergeStmt ||
 #endif
-        (tag == T_SelectStmt && source->commandTag == CMDTAG_SELECT);
+                           (tag == T_SelectStmt && source->commandTag == CMDTAG_SELECT);
     if (!reads_or_writes)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("a sink cannot run %s", GetCommandTagName(source->commandTag)),
-                 errhint("It runs INSERT, UPDATE, DELETE, MERGE, CALL or SELECT.")));
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("a sink cannot run %s", GetCommandTagName(source->commandTag)),
+                        errhint("It runs INSERT, UPDATE, DELETE, MERGE, CALL or SELECT.")));
 }
 
 // The plan outlives the transaction only when everything about it is fine.
@@ -120,8 +120,7 @@ void SinkStatement::prepare() {
     options.parserSetup = set_up_parser;
     options.parserSetupArg = this;
     SPIPlanPtr plan = SPI_prepare_extended(definition_.statement.c_str(), &options);
-    if (plan == nullptr)
-        elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
+    if (plan == nullptr) elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
     check_kind(plan);
     auto* source = static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan)));
     is_call_ = IsA(source->raw_parse_tree->stmt, CallStmt);

@@ -1,8 +1,8 @@
 // The statement of a sink: prepared once over msg, planned again when DDL asks for it.
 //
-// INSERT, UPDATE, DELETE, MERGE and SELECT read msg as a relation: an ephemeral named relation, known
-// to this statement only, so no name in the catalog and nothing to clean up. CALL cannot read a
-// relation; it runs once per message, in order, and its arguments name the columns of msg.
+// INSERT, UPDATE, DELETE, MERGE and SELECT read msg as a relation: an ephemeral named relation,
+// known to this statement only, so no name in the catalog and nothing to clean up. CALL cannot read
+// a relation; it runs once per message, in order, and its arguments name the columns of msg.
 #pragma once
 
 #include "pg/backend.h"
@@ -29,8 +29,8 @@ class SinkStatement {
     // what the statement raises. Prepares at the first call.
     void execute(MsgRows& rows, size_t first, size_t last);
 
-    // Prepares and plans it and finds out whether it is of a kind that a sink may run: raises if not.
-    // Inside a transaction.
+    // Prepares and plans it and finds out whether it is of a kind that a sink may run: raises if
+    // not. Inside a transaction.
     void check(TupleDesc description);
 
    private:

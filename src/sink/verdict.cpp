@@ -16,7 +16,7 @@ bool is_transient(int sqlstate) {
             break;
     }
     switch (ERRCODE_TO_CATEGORY(sqlstate)) {
-        case ERRCODE_TRANSACTION_ROLLBACK:            // deadlock, serialization failure
+        case ERRCODE_TRANSACTION_ROLLBACK:    // deadlock, serialization failure
         case ERRCODE_CONNECTION_EXCEPTION:    // a foreign server
         case ERRCODE_INSUFFICIENT_RESOURCES:  // disk full, out of memory, too many connections
         case ERRCODE_OPERATOR_INTERVENTION:   // shutdown, cancel, statement_timeout

@@ -7,7 +7,8 @@
 
 namespace pgmqtt::sink {
 
-// It will pass, and no message is to blame: deadlock, lock timeout, disk full, read-only, cancel ...
+// It will pass, and no message is to blame: deadlock, lock timeout, disk full, read-only, cancel
+// ...
 bool is_transient(int sqlstate);
 
 // It may be the statement's own: a table that is gone, a right that was taken away. An empty batch
