@@ -148,6 +148,8 @@ PlainError plain_error(int sqlstate, const char* message) {
              errmsg_internal("%s", error.message != nullptr ? error.message : "out of memory"),
              error.detail != nullptr ? errdetail_internal("%s", error.detail) : 0,
              error.hint != nullptr ? errhint("%s", error.hint) : 0,
+             error.query != nullptr ? internalerrposition(error.position) : 0,
+             error.query != nullptr ? internalerrquery(error.query) : 0,
              error.context != nullptr ? errcontext("%s", error.context) : 0));
     pg_unreachable();
 }

@@ -1,7 +1,7 @@
 #include "sink/message.h"
 
 #include <cstdio>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "mqtt/codec.h"
@@ -73,31 +73,19 @@ std::shared_ptr<Message> make_message(const broker::SinkRecord& record) {
     return message;
 }
 
-bool find_property(const Message& message, TextProperty which, ByteView& value) {
-    if (message.properties.empty()) return false;
-    mqtt::Properties properties;
-    if (!mqtt::decode_message_properties(message.properties, properties)) return false;
-    std::optional<ByteView> found;
-    switch (which) {
-        case TextProperty::kContentType:
-            found = properties.content_type;
-            break;
-        case TextProperty::kResponseTopic:
-            found = properties.response_topic;
-            break;
-        case TextProperty::kCorrelationData:
-            found = properties.correlation_data;
-            break;
+const mqtt::Properties& Message::decoded_properties() const {
+    if (decoded_ == nullptr) {
+        auto decoded = std::make_unique<mqtt::Properties>();
+        // What does not decode was not encoded by us; then there are none.
+        if (!mqtt::decode_message_properties(properties, *decoded)) *decoded = {};
+        decoded_ = std::move(decoded);
     }
-    if (found) value = *found;
-    return found.has_value();
+    return *decoded_;
 }
 
 std::string user_properties_json(const Message& message) {
     if (message.properties.empty()) return {};
-    mqtt::Properties properties;
-    if (!mqtt::decode_message_properties(message.properties, properties)) return {};
-    const auto& list = properties.user_properties;
+    const auto& list = message.decoded_properties().user_properties;
     if (list.empty()) return {};
     std::string json = "{";
     std::vector<bool> written(list.size());

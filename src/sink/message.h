@@ -33,6 +33,12 @@ struct Message {
     size_t open = 0;  // sinks that are not done with it
     mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
     std::string reason_string;
+
+    // `properties` decoded, when first asked for; lives as long as the message.
+    const mqtt::Properties& decoded_properties() const;
+
+   private:
+    mutable std::unique_ptr<mqtt::Properties> decoded_;
 };
 
 // The parts of a message whose bytes lie somewhere else.
@@ -43,10 +49,6 @@ struct MessageParts {
 // Copies the parts, all into one block.
 std::shared_ptr<Message> make_message(const MessageParts& parts);
 std::shared_ptr<Message> make_message(const broker::SinkRecord& record);
-
-// A property of the message as a view into it; false when absent.
-enum class TextProperty : uint8_t { kContentType, kResponseTopic, kCorrelationData };
-bool find_property(const Message& message, TextProperty which, base::ByteView& value);
 
 // The user properties as a JSON object in UTF-8: {"unit": "C", "tag": ["a", "b"]}, an array where a
 // name stands several times. Empty when there are none.

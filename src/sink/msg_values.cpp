@@ -7,11 +7,13 @@ extern "C" {
 #include <utils/memutils.h>
 }
 
+#include <optional>
 #include <utility>
 
 #include "mqtt/utf8.h"
 #include "pg/datum.h"
 #include "pg/guard.h"
+#include "pg/properties.h"
 #include "sink/verdict.h"
 
 namespace pgmqtt::sink {
@@ -56,12 +58,8 @@ bool json_value(ByteView utf8, Datum* value) {
     return parsed;
 }
 
-bool property_value(const Message& message, TextProperty which, Datum* value) {
-    ByteView bytes;
-    if (!find_property(message, which, bytes)) return false;
-    if (which != TextProperty::kCorrelationData) return text_value(bytes, value);
-    *value = pg::bytea_datum(bytes);
-    return true;
+bool optional_text(const std::optional<ByteView>& utf8, Datum* value) {
+    return utf8 && text_value(*utf8, value);
 }
 
 bool user_properties_value(const Message& message, Datum* value) {
@@ -89,6 +87,11 @@ bool text_value(ByteView utf8, Datum* value) {
     return converts([&] { *value = pg::utf8_text_datum(utf8); });
 }
 
+bool properties_value(const Message& message, Datum* value) {
+    if (message.properties.empty()) return false;
+    return converts([&] { *value = pg::jsonb_from_properties(message.decoded_properties()); });
+}
+
 bool message_value(const Message& message, Kind kind, Datum* value) {
     switch (kind) {
         case Kind::kTopic:
@@ -112,11 +115,13 @@ bool message_value(const Message& message, Kind kind, Datum* value) {
         case Kind::kUsername:
             return !message.username.empty() && text_value(message.username, value);
         case Kind::kContentType:
-            return property_value(message, TextProperty::kContentType, value);
+            return optional_text(message.decoded_properties().content_type, value);
         case Kind::kResponseTopic:
-            return property_value(message, TextProperty::kResponseTopic, value);
+            return optional_text(message.decoded_properties().response_topic, value);
         case Kind::kCorrelationData:
-            return property_value(message, TextProperty::kCorrelationData, value);
+            if (!message.decoded_properties().correlation_data) return false;
+            *value = pg::bytea_datum(*message.decoded_properties().correlation_data);
+            return true;
         case Kind::kUserProperties:
             return user_properties_value(message, value);
         case Kind::kReceivedAt:

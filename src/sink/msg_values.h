@@ -12,6 +12,9 @@ namespace pgmqtt::sink {
 // UTF-8 as text of the server; false when it has no such character.
 bool text_value(base::ByteView utf8, Datum* value);
 
+// All properties of the message as pgmqtt.dead_letter shows them.
+bool properties_value(const Message& message, Datum* value);
+
 // Any column but a capture.
 bool message_value(const Message& message, MsgColumns::Kind kind, Datum* value);
 
