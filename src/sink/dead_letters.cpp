@@ -13,8 +13,19 @@ namespace pgmqtt::sink {
 namespace {
 
 enum Column {
-    kName, kTopic, kPayload, kProperties, kClientId, kSqlstate, kMessage, kAttempts, kQos, kRetain,
-    kUsername, kReceivedAt, kColumns,
+    kName,
+    kTopic,
+    kPayload,
+    kProperties,
+    kClientId,
+    kSqlstate,
+    kMessage,
+    kAttempts,
+    kQos,
+    kRetain,
+    kUsername,
+    kReceivedAt,
+    kColumns,
 };
 
 // Empty is NULL, and so is what the server's encoding cannot say.
