@@ -151,7 +151,26 @@ CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCAT
 
 -- ------------------------------------------------------------------------------------------------
 -- Publishing from SQL.
---   @publish@
+CREATE FUNCTION pgmqtt.publish(topic text, payload bytea, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_bytea';
+COMMENT ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, bytea, int, boolean, jsonb) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.publish(topic text, payload text, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_text';
+COMMENT ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.publish(topic text, payload jsonb, qos int DEFAULT 0,
+    retain boolean DEFAULT false, properties jsonb DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_publish_jsonb';
+COMMENT ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) IS 'Publishes a message when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
 -- CDC mappings: rows to topics.
@@ -163,4 +182,64 @@ CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCAT
 
 -- ------------------------------------------------------------------------------------------------
 -- Watching.
---   @watching@
+CREATE FUNCTION pgmqtt.topic_matches(filter text, topic text) RETURNS boolean
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'pgmqtt_topic_matches';
+COMMENT ON FUNCTION pgmqtt.topic_matches(text, text) IS 'Whether an MQTT topic filter matches a topic name';
+
+CREATE FUNCTION pgmqtt.message_properties(encoded bytea) RETURNS jsonb
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'pgmqtt_message_properties';
+COMMENT ON FUNCTION pgmqtt.message_properties(bytea) IS 'Stored MQTT 5.0 message properties as jsonb; NULL when there are none';
+REVOKE ALL ON FUNCTION pgmqtt.message_properties(bytea) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.message_properties(bytea) TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.retained AS
+    SELECT pg_catalog.convert_from(r.topic, 'UTF8') AS topic, r.payload, r.qos::int AS qos,
+           pgmqtt.message_properties(r.properties) AS properties, r.stored_at,
+           NULLIF(r.expires_at, 'infinity') AS expires_at
+    FROM pgmqtt.retained_message r
+    WHERE r.expires_at > pg_catalog.now();
+COMMENT ON VIEW pgmqtt.retained IS 'Retained messages, as a new subscriber would get them';
+
+-- Columns after listening: PGMQTT_BROKER_COUNTERS and PGMQTT_BROKER_GAUGES of src/broker/counters.h,
+-- in that order.
+CREATE FUNCTION pgmqtt.stat_broker_values(
+    OUT version text,
+    OUT started_at timestamptz,
+    OUT listening boolean,
+    OUT connects bigint,
+    OUT connects_refused bigint,
+    OUT disconnects bigint,
+    OUT connections_lost bigint,
+    OUT takeovers bigint,
+    OUT keep_alive_timeouts bigint,
+    OUT malformed bigint,
+    OUT packets_in bigint,
+    OUT packets_out bigint,
+    OUT bytes_in bigint,
+    OUT bytes_out bigint,
+    OUT publishes_in bigint,
+    OUT publishes_out bigint,
+    OUT publishes_from_sql bigint,
+    OUT dropped_slow_qos0 bigint,
+    OUT dropped_queue_full bigint,
+    OUT dropped_too_large bigint,
+    OUT dropped_expired bigint,
+    OUT dropped_retained_limit bigint,
+    OUT publishes_refused bigint,
+    OUT pauses bigint,
+    OUT clients bigint,
+    OUT subscriptions bigint,
+    OUT retained bigint,
+    OUT retained_bytes bigint,
+    OUT queued bigint,
+    OUT queued_bytes bigint,
+    OUT inflight bigint,
+    OUT pending bigint
+) RETURNS record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_broker';
+REVOKE ALL ON FUNCTION pgmqtt.stat_broker_values() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();
+COMMENT ON VIEW pgmqtt.stat_broker IS 'Counters since the broker started, and what is true now; one row';
+
+GRANT SELECT ON pgmqtt.retained, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;

@@ -3,9 +3,11 @@
 #include "pg/transaction.h"
 
 extern "C" {
+#include <access/htup_details.h>
 #include <catalog/pg_authid.h>
 #include <libpq/crypt.h>
 #include <utils/acl.h>
+#include <utils/memutils.h>
 #include <utils/syscache.h>
 
 // Declared here because libpq/scram.h pulls in libpq-be.h and with it GSSAPI's headers.

@@ -50,6 +50,7 @@ struct Shared {
     // What the workers have caught up with.
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
+    std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
     std::atomic<int> cdc_state;          // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;

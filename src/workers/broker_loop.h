@@ -1,0 +1,74 @@
+// One turn of the broker worker: sockets and queues into the state machine, its Turn back out. This is
+// the only place that knows both net/ and broker/.
+#pragma once
+
+#include "pg/backend.h"
+
+#include <deque>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "broker/broker.h"
+#include "net/server.h"
+#include "pg/queue.h"
+
+namespace pgmqtt::workers {
+
+class BrokerLoop final : private net::Handler {
+   public:
+    BrokerLoop();
+    ~BrokerLoop();
+
+    int poll_fd() const { return server_.poll_fd(); }
+
+    // After start, before the first turn: retained messages, sinks, listeners.
+    void start();
+
+    // Settings were reloaded.
+    void configure();
+
+    void turn();
+
+    // How long nothing needs to happen; milliseconds, -1: until somebody wakes us.
+    long timeout_ms() const;
+
+    // DISCONNECT 0x8B to everybody, what is in the queues acknowledged, bounded by shutdown_timeout.
+    void shut_down(pg::WaitSet& wait);
+
+   private:
+    // net::Handler
+    void on_accepted(base::ConnectionId id, const net::PeerAddress& peer) override;
+    size_t on_bytes(base::ConnectionId id, base::ByteView bytes) override;
+    void on_closed(base::ConnectionId id, const std::string& reason) override;
+    void on_drained(base::ConnectionId id) override;
+    base::Outbox* outbox(base::ConnectionId id) override;
+    void on_refused(size_t count, const std::string& reason) override;
+
+    void load_routes();
+    void try_listen();
+    void receive_from_workers();
+    void receive_store();
+    void receive_sink();
+    void receive_cdc();
+    void authenticate_some();
+    void carry_out_turn();
+    void publish_counters();
+    bool queues_are_empty() const;
+
+    broker::Broker broker_;
+    net::Server server_;
+    pg::Link store_;
+    pg::Link sink_;
+    pg::Link cdc_;
+    uint32_t store_epoch_ = 0;
+    uint32_t sink_epoch_ = 0;
+    uint32_t cdc_epoch_ = 0;
+    std::deque<broker::AuthRequest> authentications_;
+    base::Now now_;
+    base::MonoTime retry_listen_at_ = base::kNever;
+    std::string listen_problem_;
+    uint64_t routes_seen_ = 0;
+};
+
+}  // namespace pgmqtt::workers
