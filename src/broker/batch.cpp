@@ -1,6 +1,5 @@
 #include "broker/batch.h"
 
-
 namespace pgmqtt::broker {
 
 namespace {
@@ -45,7 +44,9 @@ bool get_message(base::ByteReader& reader, MessageView& message) {
     return true;
 }
 
-BatchWriter::BatchWriter(BatchKind kind) : kind_(kind) { clear(); }
+BatchWriter::BatchWriter(BatchKind kind) : kind_(kind) {
+    clear();
+}
 
 void BatchWriter::clear() {
     count_ = 0;

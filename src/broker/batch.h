@@ -2,9 +2,9 @@
 // Pure bytes; the transport is pg/queue.h. Every batch has a number, given by its sender, that its
 // acknowledgement repeats; numbers grow by one and start at 1 with each broker start.
 //
-//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the outbox)
-//   broker -> sink    SinkBatch        sink  -> broker   Completion batches
-//   cdc    -> broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
+//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the
+//   outbox) broker -> sink    SinkBatch        sink  -> broker   Completion batches cdc    ->
+//   broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,11 @@ struct StoreRecord {
 
 // --- broker -> sink: a message and the sinks whose filter it matched.
 struct SinkRecord {
-    uint64_t token = 0;               // repeated by the completion
-    std::vector<uint32_t> sink_ids;   // pgmqtt.sink.id
+    uint64_t token = 0;              // repeated by the completion
+    std::vector<uint32_t> sink_ids;  // pgmqtt.sink.id
     MessageView message;
-    ByteView client_id;               // empty: came from SQL
-    ByteView username;                // empty: anonymous
+    ByteView client_id;  // empty: came from SQL
+    ByteView username;   // empty: anonymous
 };
 
 // --- cdc -> broker, store -> broker: publishes that the database makes.
@@ -126,7 +126,8 @@ class BatchReader {
     uint32_t read_ = 0;
 };
 
-// An acknowledgement that a whole batch is done: header only (kCompletion of a store batch, kPublishDone).
+// An acknowledgement that a whole batch is done: header only (kCompletion of a store batch,
+// kPublishDone).
 std::string batch_done(BatchKind kind, uint64_t number);
 
 }  // namespace pgmqtt::broker

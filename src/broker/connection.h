@@ -30,6 +30,7 @@ enum PauseReason : uint8_t {
     kPausedForAuthentication = 1,
     kPausedForAcknowledgements = 2,  // 3.x publishers know no Receive Maximum
     kPausedForPending = 4,           // max_pending_bytes
+    kPausedForOutput = 8,            // asks for answers and does not read them
 };
 
 // A PUBACK that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2].
@@ -59,6 +60,11 @@ struct Connection {
     uint32_t maximum_packet_size = UINT32_MAX;
     uint32_t session_expiry_interval = 0;
     bool problem_information = true;
+
+    // What we said in CONNACK; a reload changes it for the next connection only.
+    uint16_t receive_quota = 0;
+    uint16_t alias_maximum = 0;
+    uint32_t packet_size_limit = 0;
 
     std::vector<std::string> aliases;  // from the client; index is the alias
 

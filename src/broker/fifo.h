@@ -31,6 +31,11 @@ class Fifo {
         }
     }
 
+    void erase(size_t index) {
+        items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(head_ + index));
+        if (empty()) clear();
+    }
+
     void clear() {
         items_.clear();
         head_ = 0;

@@ -22,6 +22,8 @@ struct Message {
     // jump of the wall clock expires nothing.
     base::WallTime expires_at = base::WallTime::max();
     base::MonoTime expires = base::kNever;
+    // Given by the retained store, ever growing: tells what was retained before a subscription.
+    uint64_t retained_number = 0;
     // Set by the retained store when the topic got another message, or none.
     bool superseded = false;
 

@@ -44,6 +44,7 @@ void RetainedStore::set(MessagePtr message) {
     mqtt::for_each_level(message->topic,
                          [&](base::ByteView level) { node = tree_.find_or_add(node, level); });
     forget(node);
+    message->retained_number = ++last_number_;
     ++count_;
     bytes_ += cost(*message);
     if (message->expires != base::kNever) {

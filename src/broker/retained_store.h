@@ -34,6 +34,9 @@ class RetainedStore {
     // Takes out what has expired and appends it.
     void remove_expired(base::MonoTime now, std::vector<MessagePtr>& removed);
 
+    // The retained_number of the latest message.
+    uint64_t last_number() const { return last_number_; }
+
     uint64_t count() const { return count_; }
     uint64_t bytes() const { return bytes_; }
 
@@ -60,6 +63,7 @@ class RetainedStore {
                        std::vector<MessagePtr>& found) const;
 
     Tree tree_;
+    uint64_t last_number_ = 0;
     uint64_t count_ = 0;
     uint64_t bytes_ = 0;
     std::vector<Expiry> expiries_;  // a heap, earliest first
