@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "broker/counters.h"
+#include "pg/sink_slot.h"
 
 namespace pgmqtt::pg {
 
@@ -59,6 +60,7 @@ struct Shared {
     std::atomic<uint64_t> sink_rows;  // messages given to sinks and committed
     std::atomic<uint64_t> sink_dead_letters;
     std::atomic<uint64_t> sink_retries;
+    SinkSlot sinks[kSinkSlots];
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 
