@@ -10,9 +10,10 @@
 
 namespace pgmqtt::pg {
 
-// `level` is LOG, WARNING, INFO, DEBUG1...; never ERROR. Honours pgmqtt.log_level.
+// `level` is LOG, WARNING, INFO, DEBUG1...; never ERROR. Honours pgmqtt.log_level. Control characters
+// are escaped and long texts cut: what clients send may be part of the message.
 void log(int level, std::string_view message, std::string_view detail = {},
-         std::string_view hint = {});
-void log(int level, std::string_view what, const Error& error);
+         std::string_view hint = {}) noexcept;
+void log(int level, std::string_view what, const Error& error) noexcept;
 
 }  // namespace pgmqtt::pg

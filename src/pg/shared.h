@@ -21,6 +21,17 @@ struct WorkerSlot {
     std::atomic<int> pgprocno;    // index of its latch; -1: not running
 };
 
+// The relations whose changes the cdc worker wants to hear of at their commit. Written by that worker,
+// read by every committing backend.
+struct WatchedRelations {
+    static constexpr int kCapacity = 64;
+    static constexpr int kOverflow = -1;  // as `count`: more than fit, so every commit counts
+
+    std::atomic<int> count;
+    std::atomic<uint32_t> version;  // odd while being written
+    std::atomic<uint32_t> relations[kCapacity];
+};
+
 // Lives in shared memory, so: no pointers, no constructors that matter, atomics that are lock-free.
 struct Shared {
     WorkerSlot workers[kWorkerCount];
@@ -31,6 +42,9 @@ struct Shared {
     std::atomic<uint64_t> outbox;
     // Grows when a transaction that may have touched a mapped table commits.
     std::atomic<uint64_t> changes;
+    WatchedRelations watched;
+    // The database that the workers are connected to; 0: none yet.
+    std::atomic<uint32_t> database;
 
     // What the workers have caught up with.
     std::atomic<uint64_t> cdc_configuration;
@@ -50,6 +64,8 @@ struct Shared {
     std::atomic<bool> broker_listening;
     std::atomic<int64_t> broker_started_at;  // TimestampTz
     std::atomic<bool> database_missing;      // a worker could not connect: be quiet about it
+    std::atomic<bool> database_connected;    // a worker could: the others need not wait
+    std::atomic<int> database_probe;         // pid of the worker that tries first
     std::atomic<uint64_t> broker_counters[sizeof(broker::Counters) / sizeof(uint64_t)];
 };
 
@@ -69,6 +85,13 @@ void wake_all();
 // Counts events of this transaction that the workers must hear of at its commit, and wakes them then.
 // A rolled back subtransaction costs a false alarm at most. See events.cpp.
 enum class Event : int { kConfiguration, kOutbox, kChanges };
-void at_commit(Event event);  // may raise (registers callbacks)
+void at_commit(Event event);
+
+// Of the cdc worker: from now on a commit that wrote to one of these (in this database) counts as
+// kChanges. More than WatchedRelations::kCapacity: every commit that wrote does.
+void set_watched_relations(const Oid* relations, int count);
+
+// Called by request_shared_memory(): callbacks and hooks, inherited by every backend.
+void install_event_hooks();
 
 }  // namespace pgmqtt::pg

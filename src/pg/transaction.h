@@ -3,6 +3,8 @@
 
 #include "pg/guard.h"
 
+#include <csignal>
+
 namespace pgmqtt::pg {
 
 struct TransactionOptions {
@@ -35,6 +37,10 @@ ActAs act_as(Oid role, const char* search_path);  // may raise: call inside a gu
 void act_as_before(const ActAs& saved);
 
 namespace internal {
+// Set by a worker's signal handler when it cancels what still runs shutdown_timeout after SIGTERM. A
+// transaction that should have been flushed is then reported as failed even if it was committed.
+extern volatile sig_atomic_t cancelled_for_shutdown;
+
 bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void* arg, Error& error);
 bool run_subtransaction(void (*fn)(void*), void* arg, Error& error);
 

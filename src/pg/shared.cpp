@@ -1,0 +1,86 @@
+#include "pg/shared.h"
+
+extern "C" {
+#include <storage/ipc.h>
+#include <storage/lwlock.h>
+#include <storage/shmem.h>
+}
+
+#include <new>
+
+#include "pg/queue.h"
+
+namespace pgmqtt::pg {
+namespace {
+
+Shared* shared_memory = nullptr;
+shmem_startup_hook_type previous_startup_hook = nullptr;
+
+Size memory_size() { return add_size(CACHELINEALIGN(sizeof(Shared)), link_memory_size()); }
+
+// Runs again after a crash: the memory is new then.
+void start_up() {
+    if (previous_startup_hook != nullptr) previous_startup_hook();
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    bool found = false;
+    char* memory = static_cast<char*>(ShmemInitStruct("pgmqtt", memory_size(), &found));
+    if (!found) {
+        shared_memory = new (memory) Shared();
+        for (WorkerSlot& worker : shared_memory->workers) worker.pgprocno = -1;
+        initialize_link_memory(memory + CACHELINEALIGN(sizeof(Shared)));
+    }
+    LWLockRelease(AddinShmemInitLock);
+}
+
+#if PG_VERSION_NUM >= 150000
+shmem_request_hook_type previous_request_hook = nullptr;
+
+void request() {
+    if (previous_request_hook != nullptr) previous_request_hook();
+    RequestAddinShmemSpace(memory_size());
+}
+#endif
+
+}  // namespace
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "Shared is for several processes");
+
+const char* worker_name(Worker worker) {
+    static constexpr const char* kNames[kWorkerCount] = {"pgmqtt broker", "pgmqtt store",
+                                                         "pgmqtt sink", "pgmqtt cdc"};
+    return kNames[static_cast<int>(worker)];
+}
+
+void request_shared_memory() {
+#if PG_VERSION_NUM >= 150000
+    previous_request_hook = shmem_request_hook;
+    shmem_request_hook = request;
+#else
+    RequestAddinShmemSpace(memory_size());
+#endif
+    previous_startup_hook = shmem_startup_hook;
+    shmem_startup_hook = start_up;
+    install_event_hooks();
+}
+
+Shared* shared() { return shared_memory; }
+
+void require_preload() {
+    if (shared_memory != nullptr) return;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("pgmqtt is not preloaded, so its broker does not run"),
+                    errhint("Add pgmqtt to shared_preload_libraries and restart the server.")));
+}
+
+void wake(Worker worker) {
+    if (shared_memory == nullptr) return;
+    int number = shared_memory->workers[static_cast<int>(worker)].pgprocno.load();
+    // If the worker has just gone, its latch belongs to someone else, who looks around and sleeps on.
+    if (number >= 0) SetLatch(&process_of_number(number)->procLatch);
+}
+
+void wake_all() {
+    for (int i = 0; i < kWorkerCount; ++i) wake(static_cast<Worker>(i));
+}
+
+}  // namespace pgmqtt::pg
