@@ -1,12 +1,15 @@
 #include "cdc/capture.h"
 
 extern "C" {
-#include <access/detoast.h>
+#include <access/sysattr.h>
 #include <access/transam.h>
 #include <catalog/partition.h>
 #include <utils/inval.h>
 #include <utils/memutils.h>
 #include <utils/relcache.h>
+#include <utils/syscache.h>
+#include <catalog/pg_class.h>
+#include <replication/logical.h>
 }
 
 #include <cstring>
@@ -26,6 +29,16 @@ FullTransactionId full_xid(TransactionId xid) {
     uint32 epoch = EpochFromFullTransactionId(next);
     if (xid > XidFromFullTransactionId(next)) --epoch;
     return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+// The file node of `relation`, InvalidOid when it has none. A system cache look-up: works in the past.
+Oid file_node(Oid relation) {
+    if (!OidIsValid(relation)) return InvalidOid;
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+    if (!HeapTupleIsValid(tuple)) return InvalidOid;
+    Oid node = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relfilenode;
+    ReleaseSysCache(tuple);
+    return node;
 }
 
 }  // namespace
@@ -120,7 +133,9 @@ void Capture::find_route(Relation relation, Route& route) {
         if (sources_.contains(ancestor)) route.targets.push_back(ancestor);
     }
     if (route.targets.empty()) {
+        Oid toast = file_node(relation->rd_rel->reltoastrelid);
         skipped_.insert(relation->rd_node.relNode);
+        if (OidIsValid(toast)) skipped_.insert(toast);
         route.known = true;
         return;
     }

@@ -13,6 +13,7 @@ extern "C" {
 
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cdc/change.h"
