@@ -64,7 +64,7 @@ Datum as_composite(HeapTupleHeader header, uint32_t length, TupleDesc type) {
     HeapTupleHeaderSetDatumLength(header, length);
     HeapTupleHeaderSetTypeId(header, type->tdtypeid);
     HeapTupleHeaderSetTypMod(header, type->tdtypmod);
-    return HeapTupleHeaderGetDatum(header);
+    return PointerGetDatum(header);  // nothing in it is out of line
 }
 
 }  // namespace
