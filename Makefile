@@ -38,9 +38,6 @@ EXTRA_CLEAN = build $(OBJS:.o=.d)
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# PGXS compiles C++ with the C warning flags of the server; ours replace them.
-override CXXFLAGS += $(PG_CXXFLAGS)
-
 pgmqtt.so: $(CORE_LIB)
 
 $(CORE_LIB): $(CORE_OBJS)

@@ -1,7 +1,8 @@
 # Test targets, included by the Makefile.
 
 TEST_CXXFLAGS = -std=c++20 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -MMD -MP
+    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -MMD -MP \
+    -DPGMQTT_PACKET_TABLES='"$(abspath test/packets)"'
 TEST_LIBS = -lgtest -lgtest_main -lxxhash -lpthread
 
 # The floors again, under sanitizers.
@@ -22,5 +23,40 @@ build/unit_tests: $(UNIT_OBJS)
 .PHONY: check-unit check-wire check-crash fuzz lint
 check-unit: build/unit_tests
 	build/unit_tests --gtest_brief=1
+
+# Each target grows its corpus under build/fuzz/; the seeds come from the packet tables.
+FUZZ_SECONDS ?= 30
+FUZZ_CXX ?= clang++
+FUZZ_CXXFLAGS = -std=c++20 -O1 -g -fno-omit-frame-pointer \
+    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(WARNINGS) -Isrc
+FUZZ_TARGETS = decode frame
+FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp)
+
+build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_SRCS) $(wildcard src/base/*.h src/mqtt/*.h)
+	@mkdir -p $(@D)
+	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -o $@ $(filter %.cpp,$^)
+
+build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv)
+	rm -rf $@
+	python3 test/fuzz/corpus.py test/packets $@
+
+fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
+	@mkdir -p $(FUZZ_TARGETS:%=build/fuzz/corpus/%)
+	set -e; for target in $(FUZZ_TARGETS); do \
+	    build/fuzz/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 \
+	        -print_final_stats=1 -artifact_prefix=build/fuzz/$${target}- \
+	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
+	done
+
+# Debian's python3 has pytest, paho and psycopg2; `bash test/run.sh` installs them. T=file narrows.
+PYTEST = /usr/bin/python3 -m pytest -q -p no:cacheprovider --tb=short
+check-wire: all
+	$(PYTEST) $(or $(T),test/wire)
+
+check-crash: all
+	$(PYTEST) -s $(or $(T),test/crash)
+
+lint:
+	$(PYTEST) -rP test/lint
 
 -include $(UNIT_OBJS:.o=.d)

@@ -55,7 +55,9 @@ class ByteReader {
     bool ok_ = true;
 };
 
-inline void put_u8(std::string& out, uint8_t value) { out.push_back(static_cast<char>(value)); }
+inline void put_u8(std::string& out, uint8_t value) {
+    out.push_back(static_cast<char>(value));
+}
 
 inline void put_u16(std::string& out, uint16_t value) {
     put_u8(out, static_cast<uint8_t>(value >> 8));

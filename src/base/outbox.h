@@ -15,7 +15,9 @@ namespace pgmqtt::base {
 
 class Outbox {
    public:
-    // Where encoders append. Bytes appended here follow everything put in before.
+    // Where encoders append. Bytes appended here follow everything put in before. The reference
+    // holds until the next call of a member that is not const; what is in the string already must
+    // stay.
     std::string& tail();
 
     // Appends without copying; `owner` keeps `bytes` alive until they are sent.
@@ -41,7 +43,10 @@ class Outbox {
         ByteView bytes() const { return shared ? view : ByteView(owned); }
     };
 
+    void drop_first();
+
     std::deque<Chunk> chunks_;
+    size_t sealed_ = 0;    // bytes in all chunks but the last, which alone may still grow
     size_t consumed_ = 0;  // of the first chunk
 };
 

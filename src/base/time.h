@@ -16,9 +16,9 @@ struct Now {
 };
 
 inline Now read_clocks() {
-    return {std::chrono::steady_clock::now(),
-            std::chrono::time_point_cast<std::chrono::microseconds>(
-                std::chrono::system_clock::now())};
+    return {
+        std::chrono::steady_clock::now(),
+        std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now())};
 }
 
 // "No timer": later than anything that is due.

@@ -22,7 +22,7 @@ void Publisher::transaction_done(XLogRecPtr lsn) {
 
 void Publisher::seal() {
     uint64_t number = next_number_++;
-    waiting_.push_back({number, std::string(batch_.finish(number)), batch_complete_to_});
+    waiting_.push_back({number, std::string(batch_.finish(number)), batch_complete_to_, false});
     batch_complete_to_ = InvalidXLogRecPtr;
     batch_.clear();
     waiting_bytes_ += waiting_.back().bytes.size();
@@ -53,9 +53,13 @@ void Publisher::turn() {
     link_.flush();
 }
 
-// The broker finishes batches in order.
+// A batch that has to be stored is done later than one behind it that only had to be routed.
 void Publisher::acknowledge(uint64_t number) {
-    while (!waiting_.empty() && waiting_.front().number <= number) {
+    for (Waiting& waiting : waiting_) {
+        if (waiting.number == number) waiting.acknowledged = true;
+        if (waiting.number >= number) break;
+    }
+    while (!waiting_.empty() && waiting_.front().acknowledged) {
         Waiting& first = waiting_.front();
         if (first.complete_to != InvalidXLogRecPtr) done_ = first.complete_to;
         waiting_bytes_ -= first.bytes.size();

@@ -45,6 +45,7 @@ class Publisher {
         uint64_t number;
         std::string bytes;
         XLogRecPtr complete_to;  // transactions that end in this batch; invalid: none
+        bool acknowledged;
     };
 
     void seal();

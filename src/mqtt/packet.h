@@ -102,6 +102,9 @@ struct Properties {
     std::optional<uint8_t> subscription_identifier_available;
     std::optional<uint8_t> shared_subscription_available;
 
+    // Nothing is present afterwards; the vectors keep their capacity.
+    void clear();
+
     bool operator==(const Properties&) const = default;
 };
 
@@ -117,7 +120,10 @@ struct Will {
 
 struct Connect {
     Version version = Version::k5;
-    bool bridge = false;  // bit 7 of the level: what a mosquitto bridge sets; not in the standard
+    // Bit 7 of the level: a mosquitto bridge announces itself with 0x83 or 0x84. Not in the
+    // standard, which knows no such level [MQTT-3.1.2-2]: whether to accept it is the broker's
+    // decision, a refusal is CONNACK 0x01, upon which the bridge comes back without the bit.
+    bool bridge = false;
     bool clean_start = true;
     uint16_t keep_alive = 0;  // seconds, 0 = none
     ByteView client_id;

@@ -55,6 +55,8 @@ enum class ReasonCode : uint8_t {
 // The specification's name, for logs: "Malformed Packet".
 std::string_view name(ReasonCode code);
 
-inline bool is_error(ReasonCode code) { return static_cast<uint8_t>(code) >= 0x80; }
+inline bool is_error(ReasonCode code) {
+    return static_cast<uint8_t>(code) >= 0x80;
+}
 
 }  // namespace pgmqtt::mqtt

@@ -22,19 +22,23 @@ struct PeerAddress {
     bool loopback = false;
 };
 
-// What the loop's owner does with what the sockets say. Called from Server::turn() only.
+// What the loop's owner does with what the sockets say. Called from Server::turn() only (outbox()
+// also from flush()). Every callback may call any method of the server but turn(), with any id:
+// dead ones are ignored. std::bad_alloc thrown by a callback ends the connection it was about.
 class Handler {
    public:
     virtual void on_accepted(ConnectionId id, const PeerAddress& peer) = 0;
     // Returns how many bytes were consumed; the rest is shown again with more behind it. Call
     // Server::pause() to stop being called for this connection.
     virtual size_t on_bytes(ConnectionId id, base::ByteView bytes) = 0;
-    // The peer closed, an error, or our close is complete. The id is dead after this.
+    // The peer closed, an error, or our close is complete: once for each on_accepted(), even if
+    // that threw, and never while another callback runs. The id is dead from now on.
     virtual void on_closed(ConnectionId id, const std::string& reason) = 0;
-    // Writable again, some of the outbox was sent.
+    // Writable again after output was blocked; what fitted of the outbox was sent.
     virtual void on_drained(ConnectionId id) = 0;
     virtual base::Outbox* outbox(ConnectionId id) = 0;
-    // Connections refused (limit reached, no descriptors): once per turn at most.
+    // Connections refused (limit reached, no descriptors): once per turn at most. A count of 0 says
+    // that accepting is suspended until a connection ends, or for a second.
     virtual void on_refused(size_t count, const std::string& reason) = 0;
 
    protected:
@@ -44,9 +48,10 @@ class Handler {
 struct Limits {
     uint32_t max_connections = 10000;
     size_t read_budget = 256 << 10;  // bytes read per connection and turn
+    size_t turn_budget = 4 << 20;    // the same of all together, shared evenly: bounds the turn
     size_t max_input = 1 << 20;      // bytes buffered for one incomplete packet
     uint32_t accepts_per_turn = 64;
-    uint32_t linger_ms = 1000;       // after our close: drain the peer's bytes so an RST eats nothing
+    uint32_t linger_ms = 1000;  // after our close: drain the peer's bytes so an RST eats nothing
 };
 
 struct ListenAddress {
@@ -62,8 +67,8 @@ class Server {
 
     void set_limits(const Limits& limits);
 
-    // Opens what is new, closes what is gone, keeps what stays. On failure says which address and why;
-    // the addresses that did open stay open. Call again to retry.
+    // Opens what is new, closes what is gone, keeps what stays. On failure says which address and
+    // why; the addresses that did open stay open. Call again to retry.
     base::Status<std::string> listen(const std::vector<ListenAddress>& addresses);
     bool listening() const;
     void stop_listening();
@@ -77,16 +82,19 @@ class Server {
     bool has_backlog() const;
 
     // Sends the outbox now as far as the socket takes it; what is left goes when it is writable.
-    // May close the connection on error: on_closed() is then called in the next turn().
+    // On error the connection ends in the next turn(), or a later one if the peer's last bytes take
+    // longer to read.
     void flush(ConnectionId id, Handler& handler);
 
     void pause(ConnectionId id);
     void resume(ConnectionId id);
 
     // Sends what the outbox holds, shuts down writing, drains reading, then on_closed(). Bounded by
-    // linger_ms: call turn() when linger_deadline_ms() is due.
+    // linger_ms: call turn() when linger_deadline_ms() is due. Keep the outbox until on_closed().
     void close(ConnectionId id);
-    int linger_deadline_ms() const;  // until the next one is due; -1: none
+    // Until turn() is due though poll_fd() is not readable: a lingering connection's end, or
+    // another try to accept after descriptors ran out; -1: never.
+    int linger_deadline_ms() const;
 
     size_t connections() const;
     size_t input_bytes() const;  // buffered, all connections

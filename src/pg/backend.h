@@ -1,6 +1,6 @@
 // PostgreSQL's own headers, before anything of the standard library (its macros are picky), and the
-// differences between server versions 14 to 18 that our code meets. Files that know the server begin
-// with this.
+// differences between server versions 14 to 18 that our code meets. Files that know the server
+// begin with this.
 #pragma once
 
 extern "C" {
@@ -12,6 +12,7 @@ extern "C" {
 #include <storage/latch.h>
 #include <storage/lock.h>
 #include <storage/proc.h>
+#include <storage/shm_mq.h>
 #include <utils/guc.h>
 #include <utils/memutils.h>
 #include <utils/resowner.h>
@@ -28,13 +29,24 @@ inline int own_process_number() {
 #endif
 }
 
-inline PGPROC* process_of_number(int number) { return &ProcGlobal->allProcs[number]; }
+inline PGPROC* process_of_number(int number) {
+    return &ProcGlobal->allProcs[number];
+}
 
 inline bool holds_lock(const LOCKTAG* tag, LOCKMODE mode) {
 #if PG_VERSION_NUM >= 170000
     return LockHeldByMe(tag, mode, false);
 #else
     return LockHeldByMe(tag, mode);
+#endif
+}
+
+// Visible to the receiver at once, also when it does not fill the ring.
+inline shm_mq_result send_nowait(shm_mq_handle* queue, const void* data, Size size) {
+#if PG_VERSION_NUM >= 150000
+    return shm_mq_send(queue, size, data, true, true);
+#else
+    return shm_mq_send(queue, size, data, true);
 #endif
 }
 

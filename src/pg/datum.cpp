@@ -31,9 +31,13 @@ Datum varlena_datum(base::ByteView bytes) {
 
 }  // namespace
 
-Datum text_datum(base::ByteView text) { return varlena_datum(text); }
+Datum text_datum(base::ByteView text) {
+    return varlena_datum(text);
+}
 
-Datum bytea_datum(base::ByteView bytes) { return varlena_datum(bytes); }
+Datum bytea_datum(base::ByteView bytes) {
+    return varlena_datum(bytes);
+}
 
 Datum utf8_text_datum(base::ByteView utf8) {
     int size = checked_size(utf8);
@@ -47,7 +51,8 @@ Datum utf8_text_datum(base::ByteView utf8) {
 Datum timestamptz_datum(base::WallTime time) {
     int64 since_unix = time.time_since_epoch().count();
     if (since_unix > END_TIMESTAMP - 1) return TimestampTzGetDatum(DT_NOEND);
-    int64 value = since_unix < PG_INT64_MIN + kPostgresEpoch ? DT_NOBEGIN : since_unix - kPostgresEpoch;
+    int64 value =
+        since_unix < PG_INT64_MIN + kPostgresEpoch ? DT_NOBEGIN : since_unix - kPostgresEpoch;
     if (value < MIN_TIMESTAMP) value = DT_NOBEGIN;
     return TimestampTzGetDatum(value);
 }

@@ -1,5 +1,5 @@
-// Values between C++ and the executor. Everything here pallocs in the current context and may raise:
-// inside a guard only.
+// Values between C++ and the executor. Everything here pallocs in the current context and may
+// raise: inside a guard only.
 #pragma once
 
 #include "pg/backend.h"
@@ -9,7 +9,7 @@
 
 namespace pgmqtt::pg {
 
-Datum text_datum(base::ByteView text);    // the bytes must be valid in the server encoding
+Datum text_datum(base::ByteView text);  // the bytes must be valid in the server encoding
 Datum bytea_datum(base::ByteView bytes);
 // UTF-8 text (MQTT's) in the server's encoding; raises when it has no such character.
 Datum utf8_text_datum(base::ByteView utf8);

@@ -1,6 +1,6 @@
 // What the workers hear of at a commit in any backend. A transaction marks what it did (at_commit);
-// the callback at its commit, when everybody can already see its rows, bumps counters in shared memory
-// and sets latches. Nothing here may raise after the commit.
+// the callback at its commit, when everybody can already see its rows, bumps counters in shared
+// memory and sets latches. Nothing here may raise after the commit.
 #include "pg/shared.h"
 
 extern "C" {
@@ -19,9 +19,11 @@ extern "C" {
 namespace pgmqtt::pg {
 namespace {
 
-constexpr unsigned bit(Event event) { return 1U << static_cast<int>(event); }
-constexpr unsigned kAllEvents = bit(Event::kConfiguration) | bit(Event::kOutbox) |
-                                bit(Event::kChanges);
+constexpr unsigned bit(Event event) {
+    return 1U << static_cast<int>(event);
+}
+constexpr unsigned kAllEvents =
+    bit(Event::kConfiguration) | bit(Event::kOutbox) | bit(Event::kChanges);
 
 // Of the current transaction. Those of a rolled back subtransaction stay: a false alarm is cheap.
 unsigned marked = 0;
@@ -29,8 +31,8 @@ unsigned marked = 0;
 object_access_hook_type previous_object_access_hook = nullptr;
 ProcessUtility_hook_type previous_utility_hook = nullptr;
 
-// Writers hold RowExclusiveLock until the end of their transaction, TRUNCATE AccessExclusiveLock; no
-// other mode on its own changes rows that logical decoding shows.
+// Writers hold RowExclusiveLock until the end of their transaction, TRUNCATE AccessExclusiveLock;
+// no other mode on its own changes rows that logical decoding shows.
 bool wrote_to(Oid relation) {
     LOCKTAG tag;
     SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
@@ -124,7 +126,9 @@ void install_event_hooks() {
     ProcessUtility_hook = at_utility;
 }
 
-void at_commit(Event event) { marked |= bit(event); }
+void at_commit(Event event) {
+    marked |= bit(event);
+}
 
 void set_watched_relations(const Oid* relations, int count) {
     WatchedRelations& watched = shared()->watched;

@@ -44,9 +44,7 @@ ErrorData* take_error(MemoryContext context) {
         copy = CopyErrorData();
     }
     PG_CATCH();
-    {
-        copy = nullptr;
-    }
+    { copy = nullptr; }
     PG_END_TRY();
     MemoryContextSwitchTo(context);
     FlushErrorState();
@@ -65,9 +63,7 @@ Outcome try_call(const Call& call) {
     volatile bool failed = false;
     ErrorData* volatile error = nullptr;
     PG_TRY();
-    {
-        call_catching(call);
-    }
+    { call_catching(call); }
     PG_CATCH();
     {
         failed = true;
@@ -87,7 +83,9 @@ void release_resources() {
     pgstat_report_wait_end();
 }
 
-std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : text; }
+std::string text_or_empty(const char* text) {
+    return text == nullptr ? std::string() : text;
+}
 
 void fill_error(const ErrorData& data, Error& error) {
     error.sqlstate = data.sqlerrcode;
@@ -95,6 +93,8 @@ void fill_error(const ErrorData& data, Error& error) {
     error.detail = text_or_empty(data.detail);
     error.hint = text_or_empty(data.hint);
     error.context = text_or_empty(data.context);
+    error.position = data.internalpos;
+    error.query = text_or_empty(data.internalquery);
 }
 
 void fill_out_of_memory(Error& error) {
@@ -102,21 +102,24 @@ void fill_out_of_memory(Error& error) {
     error.message = "out of memory";
 }
 
-// What an entry function brings out of its catch block: no destructor, memory of the server's that is
-// not asked for with an ERROR as the answer.
+// What an entry function brings out of its catch block: no destructor, memory of the server's that
+// is not asked for with an ERROR as the answer.
 struct PlainError {
     int sqlstate;
     const char* message;
     const char* detail;
     const char* hint;
     const char* context;
+    int position;
+    const char* query;
 };
 
 const char* plain_copy(const char* text, size_t size) {
     if (size == 0) return nullptr;
     if (size > kMaxErrorText)
-        size = static_cast<size_t>(pg_mbcliplen(text, static_cast<int>(kMaxErrorText),
-                                                static_cast<int>(kMaxErrorText) - MAX_MULTIBYTE_CHAR_LEN));
+        size = static_cast<size_t>(
+            pg_mbcliplen(text, static_cast<int>(kMaxErrorText),
+                         static_cast<int>(kMaxErrorText) - MAX_MULTIBYTE_CHAR_LEN));
     char* copy = static_cast<char*>(palloc_extended(size + 1, MCXT_ALLOC_NO_OOM));
     if (copy == nullptr) return nullptr;
     std::copy_n(text, size, copy);
@@ -124,25 +127,30 @@ const char* plain_copy(const char* text, size_t size) {
     return copy;
 }
 
-const char* plain_copy(const std::string& text) { return plain_copy(text.data(), text.size()); }
+const char* plain_copy(const std::string& text) {
+    return plain_copy(text.data(), text.size());
+}
 
 PlainError plain_error(const Error& error) {
     return {error.sqlstate, plain_copy(error.message), plain_copy(error.detail),
-            plain_copy(error.hint), plain_copy(error.context)};
+            plain_copy(error.hint), plain_copy(error.context), error.position, plain_copy(error.query)};
 }
 
 PlainError plain_error(int sqlstate, const char* message) {
-    return {sqlstate, plain_copy(message, strlen(message)), nullptr, nullptr, nullptr};
+    return {sqlstate, plain_copy(message, strlen(message)), nullptr, nullptr, nullptr, 0, nullptr};
 }
 
 [[noreturn]] void raise_plain(const PlainError& error) {
     // The context was collected where the ERROR happened; the callbacks would add it again.
     if (error.context != nullptr) error_context_stack = nullptr;
-    ereport(ERROR, (errcode(error.sqlstate != 0 ? error.sqlstate : ERRCODE_INTERNAL_ERROR),
-                    errmsg_internal("%s", error.message != nullptr ? error.message : "out of memory"),
-                    error.detail != nullptr ? errdetail_internal("%s", error.detail) : 0,
-                    error.hint != nullptr ? errhint("%s", error.hint) : 0,
-                    error.context != nullptr ? errcontext("%s", error.context) : 0));
+    ereport(ERROR,
+            (errcode(error.sqlstate != 0 ? error.sqlstate : ERRCODE_INTERNAL_ERROR),
+             errmsg_internal("%s", error.message != nullptr ? error.message : "out of memory"),
+             error.detail != nullptr ? errdetail_internal("%s", error.detail) : 0,
+             error.hint != nullptr ? errhint("%s", error.hint) : 0,
+             error.query != nullptr ? internalerrposition(error.position) : 0,
+             error.query != nullptr ? internalerrquery(error.query) : 0,
+             error.context != nullptr ? errcontext("%s", error.context) : 0));
     pg_unreachable();
 }
 
@@ -199,7 +207,9 @@ Datum run_entry(Datum (*body)(FunctionCallInfo), FunctionCallInfo fcinfo) {
 
 }  // namespace internal
 
-void raise(const Error& error) { raise_plain(plain_error(error)); }
+void raise(const Error& error) {
+    raise_plain(plain_error(error));
+}
 
 Error make_error(int sqlstate, std::string message, std::string detail, std::string hint) {
     Error error;

@@ -3,9 +3,9 @@
 // the other's frames. So every call of a server function that may raise an ERROR happens inside
 // guard() (or transaction(), which is built on it), or in the C shell of an entry function.
 //
-// Inside a guard: locals are trivially destructible, or their scope contains no server call that may
-// raise. Objects with destructors live above the guard; the closure captures them by reference, which
-// keeps the closure itself trivially destructible (checked).
+// Inside a guard: locals are trivially destructible, or their scope contains no server call that
+// may raise. Objects with destructors live above the guard; the closure captures them by reference,
+// which keeps the closure itself trivially destructible (checked).
 #pragma once
 
 #include "pg/backend.h"
@@ -26,6 +26,10 @@ struct Error {
     std::string detail;
     std::string hint;
     std::string context;
+    // Where the fault is in a statement that was run or prepared inside: the character, from 1, and
+    // the text of the statement. 0: not known.
+    int position = 0;
+    std::string query;
 
     // "22P02"
     std::string sqlstate_text() const;
@@ -55,8 +59,8 @@ Status guard(Body&& body) {
     return base::Done{};
 }
 
-// Ends the C++ part of an entry function: raises `error` as a server ERROR with all its parts. To be
-// called only from frames without live destructors: see PGMQTT_FUNCTION.
+// Ends the C++ part of an entry function: raises `error` as a server ERROR with all its parts. To
+// be called only from frames without live destructors: see PGMQTT_FUNCTION.
 [[noreturn]] void raise(const Error& error);
 
 // An exception that carries a pg::Error through C++ frames up to the entry shell.
@@ -88,12 +92,12 @@ Datum run_entry(Datum (*body)(FunctionCallInfo), FunctionCallInfo fcinfo);
 // Defines the SQL-callable C function `name` whose body is `Datum body(FunctionCallInfo fcinfo)`.
 // The body may throw; server calls in it that may raise go through guard(), or stand where no
 // destructor is alive.
-#define PGMQTT_FUNCTION(name)                                                                   \
-    static Datum name##_body(FunctionCallInfo fcinfo);                                          \
-    _Pragma("GCC visibility push(default)") extern "C" {                                        \
-        PG_FUNCTION_INFO_V1(name);                                                              \
-        Datum name(PG_FUNCTION_ARGS) {                                                          \
-            return pgmqtt::pg::internal::run_entry(name##_body, fcinfo);                        \
-        }                                                                                       \
-    }                                                                                           \
+#define PGMQTT_FUNCTION(name)                                            \
+    static Datum name##_body(FunctionCallInfo fcinfo);                   \
+    _Pragma("GCC visibility push(default)") extern "C" {                 \
+        PG_FUNCTION_INFO_V1(name);                                       \
+        Datum name(PG_FUNCTION_ARGS) {                                   \
+            return pgmqtt::pg::internal::run_entry(name##_body, fcinfo); \
+        }                                                                \
+    }                                                                    \
     _Pragma("GCC visibility pop") static Datum name##_body([[maybe_unused]] FunctionCallInfo fcinfo)

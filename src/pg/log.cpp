@@ -11,7 +11,8 @@ namespace {
 constexpr size_t kMaxLogText = 4096;
 
 // Control characters as \xNN, so that no client writes lines of its own into the log or moves the
-// cursor of whoever reads it. Line feeds of server texts stay: the server indents what follows them.
+// cursor of whoever reads it. Line feeds of server texts stay: the server indents what follows
+// them.
 std::string printable(std::string_view text, bool keep_line_feeds) {
     std::string out;
     bool cut = text.size() > kMaxLogText;

@@ -1,11 +1,13 @@
-// Two shm_mq, one each way, between the broker and one other worker. Either end may die and come back:
-// the link is then set up anew under a higher epoch, and what was in the queues is gone. Nobody relies
-// on them for more than speed: unacknowledged batches are sent again after an epoch change.
+// Two shm_mq, one each way, between the broker and one other worker. Either end may die and come
+// back: the link is then set up anew under a higher epoch, and what was in the queues is gone.
+// Nobody relies on them for more than speed: unacknowledged batches are sent again after an epoch
+// change.
 #pragma once
 
 #include "pg/backend.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/bytes.h"
@@ -23,17 +25,19 @@ class Link {
     Link(Worker self, Worker peer);
     ~Link();
     Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
 
-    // Once per turn: notices a lost other end and works on a new connection; never blocks. True while
-    // connected.
+    // Once per turn: notices a lost other end and works on a new connection; never blocks. True
+    // while connected.
     bool connect();
     bool connected() const;
 
     // Changes with every new connection.
     uint32_t epoch() const;
 
-    // Queues `batch` behind what is waiting and sends as much as fits now. The unsent rest is kept
-    // here; flush() goes on with it. Never blocks. Returns false (and keeps nothing) when down.
+    // Queues `batch`, which is not empty, behind what is waiting and sends as much as fits now. The
+    // unsent rest is kept here; flush() goes on with it. Never blocks. Returns false (and keeps
+    // nothing) when down.
     bool send(base::ByteView batch);
     // True when nothing is waiting any more.
     bool flush();
@@ -47,7 +51,7 @@ class Link {
 
    private:
     struct State;
-    State* state_;
+    std::unique_ptr<State> state_;
 };
 
 }  // namespace pgmqtt::pg

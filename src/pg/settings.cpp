@@ -29,8 +29,7 @@ bool is_address(std::string_view item) {
 bool is_listen_address(std::string_view item) {
     if (item == "*") return true;
     if (item.empty() || item.size() > 255) return false;
-    if (item.find(':') != item.npos ||
-        item.find_first_not_of("0123456789.") == item.npos)
+    if (item.find(':') != item.npos || item.find_first_not_of("0123456789.") == item.npos)
         return is_address(item);
     constexpr std::string_view kHostName =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -71,10 +70,11 @@ bool check_database(char** value, void**, GucSource) {
 // --- the table
 
 const config_enum_entry kAllowAnonymousOptions[] = {
-    {"off", kAnonymousOff, false}, {"local", kAnonymousLocal, false}, {"on", kAnonymousOn, false},
-    {"false", kAnonymousOff, true}, {"no", kAnonymousOff, true},      {"0", kAnonymousOff, true},
-    {"true", kAnonymousOn, true},   {"yes", kAnonymousOn, true},      {"1", kAnonymousOn, true},
-    {nullptr, 0, false},
+    {"off", kAnonymousOff, false}, {"local", kAnonymousLocal, false},
+    {"on", kAnonymousOn, false},   {"false", kAnonymousOff, true},
+    {"no", kAnonymousOff, true},   {"0", kAnonymousOff, true},
+    {"true", kAnonymousOn, true},  {"yes", kAnonymousOn, true},
+    {"1", kAnonymousOn, true},     {nullptr, 0, false},
 };
 
 const config_enum_entry kQueuePolicyOptions[] = {
@@ -145,8 +145,8 @@ const StringSetting kStrings[] = {
 };
 
 const IntSetting kInts[] = {
-    {"pgmqtt.port", &settings.port, 1883, 0, 65535, PGC_SIGHUP, 0,
-     "TCP port for MQTT without TLS.", "0 turns the listener off."},
+    {"pgmqtt.port", &settings.port, 1883, 0, 65535, PGC_SIGHUP, 0, "TCP port for MQTT without TLS.",
+     "0 turns the listener off."},
     {"pgmqtt.max_connections", &settings.max_connections, 10000, 1, 1000000, PGC_POSTMASTER, 0,
      "Clients that may be connected at once.",
      "They take no connection slots of the server, but one file descriptor each."},
@@ -211,8 +211,8 @@ const BoolSetting kBools[] = {
 }  // namespace
 
 void define_settings() {
-    // The server defines settings of PGC_POSTMASTER only while it preloads. In a session that loads the
-    // library later nothing serves anybody, so there the context matters to nobody.
+    // The server defines settings of PGC_POSTMASTER only while it preloads. In a session that loads
+    // the library later nothing serves anybody, so there the context matters to nobody.
     auto context_of = [](GucContext context) {
         return process_shared_preload_libraries_in_progress ? context : PGC_SIGHUP;
     };

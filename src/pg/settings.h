@@ -13,27 +13,27 @@ enum QueuePolicySetting { kQueueDropOldest, kQueueDropNewest, kQueueReject, kQue
 struct Settings {
     char* database;
     char* listen_addresses;
-    int port;                    // 0 = off
-    int allow_anonymous;         // AllowAnonymous
-    int max_connections;         // restart
-    int max_packet_size;         // bytes
+    int port;             // 0 = off
+    int allow_anonymous;  // AllowAnonymous
+    int max_connections;  // restart
+    int max_packet_size;  // bytes
     int max_inflight;
     int max_queued_messages;
-    int max_queued_bytes;        // kB
-    int queue_policy;            // QueuePolicySetting
-    int client_buffer;           // bytes
-    int max_memory;              // kB
-    int tick;                    // ms
-    int cdc_tick;                // ms
+    int max_queued_bytes;  // kB
+    int queue_policy;      // QueuePolicySetting
+    int client_buffer;     // bytes
+    int max_memory;        // kB
+    int tick;              // ms
+    int cdc_tick;          // ms
     int cdc_batch_size;
-    int max_keep_alive;          // s
-    int connect_timeout;         // ms
-    int shutdown_timeout;        // ms
+    int max_keep_alive;    // s
+    int connect_timeout;   // ms
+    int shutdown_timeout;  // ms
     int max_subscriptions;
     int max_retained;
-    int max_retained_bytes;      // kB
+    int max_retained_bytes;  // kB
     bool log_connections;
-    int log_level;               // elog level
+    int log_level;  // elog level
 };
 
 extern Settings settings;

@@ -16,7 +16,9 @@ namespace {
 Shared* shared_memory = nullptr;
 shmem_startup_hook_type previous_startup_hook = nullptr;
 
-Size memory_size() { return add_size(CACHELINEALIGN(sizeof(Shared)), link_memory_size()); }
+Size memory_size() {
+    return add_size(CACHELINEALIGN(sizeof(Shared)), link_memory_size());
+}
 
 // Runs again after a crash: the memory is new then.
 void start_up() {
@@ -63,7 +65,9 @@ void request_shared_memory() {
     install_event_hooks();
 }
 
-Shared* shared() { return shared_memory; }
+Shared* shared() {
+    return shared_memory;
+}
 
 void require_preload() {
     if (shared_memory != nullptr) return;
@@ -75,7 +79,8 @@ void require_preload() {
 void wake(Worker worker) {
     if (shared_memory == nullptr) return;
     int number = shared_memory->workers[static_cast<int>(worker)].pgprocno.load();
-    // If the worker has just gone, its latch belongs to someone else, who looks around and sleeps on.
+    // If the worker has just gone, its latch belongs to someone else, who looks around and sleeps
+    // on.
     if (number >= 0) SetLatch(&process_of_number(number)->procLatch);
 }
 

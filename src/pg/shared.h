@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "broker/counters.h"
+#include "pg/sink_slot.h"
 
 namespace pgmqtt::pg {
 
@@ -17,12 +18,12 @@ const char* worker_name(Worker worker);  // "pgmqtt broker": pg_stat_activity.ba
 enum class CdcState : int { kStopped, kStarting, kStreaming, kDisabled };
 
 struct WorkerSlot {
-    std::atomic<int> pid;         // 0: not running
-    std::atomic<int> pgprocno;    // index of its latch; -1: not running
+    std::atomic<int> pid;       // 0: not running
+    std::atomic<int> pgprocno;  // index of its latch; -1: not running
 };
 
-// The relations whose changes the cdc worker wants to hear of at their commit. Written by that worker,
-// read by every committing backend.
+// The relations whose changes the cdc worker wants to hear of at their commit. Written by that
+// worker, read by every committing backend.
 struct WatchedRelations {
     static constexpr int kCapacity = 64;
     static constexpr int kOverflow = -1;  // as `count`: more than fit, so every commit counts
@@ -64,16 +65,18 @@ struct Shared {
     // What the workers have caught up with.
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
-    std::atomic<int> cdc_state;              // CdcState
-    std::atomic<int> cdc_waits_for_pid;      // slot creation waits for this backend; 0: for none
+    std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
+    std::atomic<int> cdc_state;          // CdcState
+    std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;
-    std::atomic<uint64_t> cdc_changes;       // decoded
+    std::atomic<uint64_t> cdc_changes;  // decoded
     std::atomic<uint64_t> cdc_published;
     std::atomic<uint64_t> cdc_errors;
     MappingStatus mapping_status[kMappingStatusCount];
-    std::atomic<uint64_t> sink_rows;         // messages given to sinks and committed
+    std::atomic<uint64_t> sink_rows;  // messages given to sinks and committed
     std::atomic<uint64_t> sink_dead_letters;
     std::atomic<uint64_t> sink_retries;
+    SinkSlot sinks[kSinkSlots];
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 
@@ -98,8 +101,8 @@ void require_preload();
 void wake(Worker worker);
 void wake_all();
 
-// Counts events of this transaction that the workers must hear of at its commit, and wakes them then.
-// A rolled back subtransaction costs a false alarm at most. See events.cpp.
+// Counts events of this transaction that the workers must hear of at its commit, and wakes them
+// then. A rolled back subtransaction costs a false alarm at most. See events.cpp.
 enum class Event : int { kConfiguration, kOutbox, kChanges };
 void at_commit(Event event);
 

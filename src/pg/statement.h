@@ -13,7 +13,8 @@ extern "C" {
 
 namespace pgmqtt::pg {
 
-// All members are to be called inside transaction() (SPI connected); execute() and prepare() may raise.
+// All members are to be called inside transaction() (SPI connected); execute() and prepare() may
+// raise.
 class Statement {
    public:
     Statement(const char* sql, std::initializer_list<Oid> parameter_types);

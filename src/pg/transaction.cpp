@@ -99,8 +99,8 @@ void run_and_release(void* arg) {
 ActAs act_as(Oid role, const char* search_path) {
     ActAs saved;
     GetUserIdAndSecContext(&saved.saved_role, &saved.saved_context);
-    SetUserIdAndSecContext(role, saved.saved_context | SECURITY_LOCAL_USERID_CHANGE |
-                                     SECURITY_RESTRICTED_OPERATION);
+    SetUserIdAndSecContext(
+        role, saved.saved_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
     saved.guc_nest_level = NewGUCNestLevel();
     set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
                       0, false);
@@ -130,8 +130,8 @@ bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void*
     if (!committed) abort_transaction(outer);
     report_idle(options);
     if (thrown) std::rethrow_exception(thrown);
-    // A cancelled wait for a synchronous standby ends in a commit that nobody else has. Whoever waits
-    // for the acknowledgement must not get it.
+    // A cancelled wait for a synchronous standby ends in a commit that nobody else has. Whoever
+    // waits for the acknowledgement must not get it.
     if (committed && cancelled_for_shutdown && !options.async_commit && !options.read_only) {
         error = make_error(ERRCODE_QUERY_CANCELED, "commit not confirmed because of the shutdown");
         return false;
@@ -152,9 +152,11 @@ bool run_subtransaction(void (*fn)(void*), void* arg, Error& error) {
     if (!released && GetCurrentTransactionNestLevel() > level) {
         Error while_rolling_back;
         // If even that fails, the transaction around it must not go on.
-        if (!run_guarded([](void* before) {
-                roll_back_subtransaction(*static_cast<const Savepoint*>(before));
-            }, &run.before, while_rolling_back))
+        if (!run_guarded(
+                [](void* before) {
+                    roll_back_subtransaction(*static_cast<const Savepoint*>(before));
+                },
+                &run.before, while_rolling_back))
             throw Raised(std::move(while_rolling_back));
     }
     if (thrown) std::rethrow_exception(thrown);

@@ -20,14 +20,14 @@ struct TransactionOptions {
 template <class Body>
 Status transaction(const TransactionOptions& options, Body&& body);
 
-// A savepoint around `body` inside transaction(). On ERROR: rolled back, the error is a value, and the
-// transaction goes on.
+// A savepoint around `body` inside transaction(). On ERROR: rolled back, the error is a value, and
+// the transaction goes on.
 template <class Body>
 Status subtransaction(Body&& body);
 
-// Acts as `role` (pg_authid oid) in a security-restricted operation with `search_path` until the scope
-// ends; for expressions and statements that belong to someone. Trivial destructor by design: on ERROR
-// the (sub)transaction's abort restores both.
+// Acts as `role` (pg_authid oid) in a security-restricted operation with `search_path` until the
+// scope ends; for expressions and statements that belong to someone. Trivial destructor by design:
+// on ERROR the (sub)transaction's abort restores both.
 struct ActAs {
     Oid saved_role;
     int saved_context;
@@ -37,8 +37,8 @@ ActAs act_as(Oid role, const char* search_path);  // may raise: call inside a gu
 void act_as_before(const ActAs& saved);
 
 namespace internal {
-// Set by a worker's signal handler when it cancels what still runs shutdown_timeout after SIGTERM. A
-// transaction that should have been flushed is then reported as failed even if it was committed.
+// Set by a worker's signal handler when it cancels what still runs shutdown_timeout after SIGTERM.
+// A transaction that should have been flushed is then reported as failed even if it was committed.
 extern volatile sig_atomic_t cancelled_for_shutdown;
 
 bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void* arg, Error& error);

@@ -22,7 +22,7 @@ class WaitSet {
     void add_descriptor(int fd);
 
     struct Ready {
-        bool latch = false;       // has been reset
+        bool latch = false;  // has been reset
         bool descriptor = false;
         bool timeout = false;
     };

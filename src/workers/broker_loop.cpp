@@ -15,7 +15,7 @@ extern "C" {
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
-#include "sink/routes.h"
+#include "sink/definition.h"
 #include "store/retained.h"
 #include "workers/broker_settings.h"
 
@@ -81,12 +81,12 @@ void BrokerLoop::configure() {
 void BrokerLoop::load_routes() {
     uint64_t configuration = pg::shared()->configuration.load(std::memory_order_acquire);
     if (configuration == routes_seen_) return;
-    auto routes = sink::load_routes();
-    if (!routes) {
-        pg::log(WARNING, "pgmqtt broker could not load the sinks", routes.error());
+    try {
+        broker_.set_sinks(sink::load_sink_routes());
+    } catch (const pg::Raised& raised) {
+        pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
         return;
     }
-    broker_.set_sinks(std::move(*routes));
     routes_seen_ = configuration;
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
 }

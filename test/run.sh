@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, runs every kind of test, and ends with one line that sums
+# them all:   N passed, N failed
+#   bash test/run.sh             all kinds
+#   bash test/run.sh lint wire   only these, of: unit fuzz lint regress wire crash
+# FUZZ_SECONDS per fuzz target (15) and CRASH_ROUNDS (8) make the long ones longer.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+python=/usr/bin/python3  # Debian's, which has its packages; another may be first on PATH
+kinds=(unit fuzz lint regress wire crash)
+chosen=("${@:-${kinds[@]}}")
+results=build/test-results
+total_passed=0 total_failed=0 total_skipped=0
+
+finish() {
+    local line="$total_passed passed, $total_failed failed"
+    [ "$total_skipped" -gt 0 ] && line+=", $total_skipped skipped"
+    echo "$line"
+    [ "$total_failed" -eq 0 ]
+    exit
+}
+
+give_up() {
+    echo "FAILED: $1"
+    total_failed=$((total_failed + 1))
+    finish
+}
+
+# record KIND STATUS PASSED FAILED SKIPPED: a kind that failed without saying which test, or that
+# ran none, counts as one failed test.
+record() {
+    local kind=$1 status=$2 passed=$3 failed=$4 skipped=$5
+    if [ "$failed" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$passed" -eq 0 ]; }; then
+        echo "$kind: exit status $status with $passed tests passed"
+        failed=1
+    fi
+    echo "== $kind: $passed passed, $failed failed, $skipped skipped (after $SECONDS s)"
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+    total_skipped=$((total_skipped + skipped))
+}
+
+# A runner that leaves a JUnit file says itself how many tests there were.
+record_junit() {
+    local kind=$1 status=$2 counts
+    counts=$("$python" test/harness/count_junit.py "$results/$kind.xml") || counts="0 0 0"
+    # shellcheck disable=SC2086
+    record "$kind" "$status" $counts
+}
+
+run_unit() {
+    make -s "-j$(nproc)" build/unit_tests &&
+        build/unit_tests --gtest_brief=1 --gtest_output="xml:$results/unit.xml"
+    record_junit unit $?
+}
+
+run_fuzz() {
+    local source name passed=0 failed=0 log=$results/fuzz.log
+    for source in test/fuzz/*_fuzz.cpp; do
+        name=$(basename "$source" _fuzz.cpp)
+        if make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-15}" >"$log" 2>&1; then
+            echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
+            passed=$((passed + 1))
+        else
+            tail -n 40 "$log"
+            failed=$((failed + 1))
+        fi
+    done
+    record fuzz 0 "$passed" "$failed" 0
+}
+
+run_pytest() {
+    local kind=$1
+    shift
+    "$python" -m pytest -q -p no:cacheprovider --tb=short --junitxml="$results/$kind.xml" "$@"
+    record_junit "$kind" $?
+}
+
+run_regress() {
+    local log=$results/regress.log status
+    "$python" test/harness/server.py --no-extension -c pgmqtt.database=contrib_regression -- \
+        make -s installcheck 2>&1 | tee "$log"
+    status=$?
+    [ "$status" -eq 0 ] || cat build/regress/regression.diffs 2>/dev/null
+    record regress "$status" "$(grep -cE '^test .* ok +[0-9]+ ms' "$log")" \
+        "$(grep -cE '^test .* FAILED' "$log")" 0
+}
+
+run_one() {
+    case $1 in
+        unit) run_unit ;;
+        fuzz) run_fuzz ;;
+        lint) run_pytest lint -rP test/lint ;;
+        regress) run_regress ;;
+        wire) run_pytest wire test/wire ;;
+        crash) CRASH_ROUNDS=${CRASH_ROUNDS:-8} run_pytest crash test/crash ;;
+        *) give_up "there is no kind of test called $1" ;;
+    esac
+}
+
+bash test/install_packages.sh tests || give_up "installing packages"
+bash test/install_mqttjs.sh || give_up "installing mqtt.js"
+mkdir -p "$results"
+make -s "-j$(nproc)" || give_up "the build"
+
+# One private installation for all servers of this run.
+PGMQTT_TEST_TREE=$(mktemp -d "${TMPDIR:-/tmp}/pgmqtt-tree-XXXXXX")
+export PGMQTT_TEST_TREE
+trap 'rm -rf "$PGMQTT_TEST_TREE"' EXIT
+chmod 755 "$PGMQTT_TEST_TREE"
+
+for kind in "${chosen[@]}"; do
+    echo "== $kind"
+    run_one "$kind"
+done
+finish

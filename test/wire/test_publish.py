@@ -1,0 +1,190 @@
+"""pgmqtt.publish(): delivered after COMMIT and only then, in order."""
+
+import json
+
+import psycopg2
+import pytest
+
+
+@pytest.fixture
+def sub(raw, topic):
+    """Subscribed to all under `topic` with QoS 1."""
+    client = raw()
+    client.connect()
+    assert client.subscribe(f"{topic}/#", 1).codes == b"\x01"
+    return client
+
+
+def received(client, count):
+    got = []
+    while len(got) < count:
+        packet = client.expect(3)
+        if packet.qos:
+            client.puback(packet.packet_id)
+        got.append(packet)
+    return got
+
+
+def payloads(client, count):
+    return [packet.payload.decode() for packet in received(client, count)]
+
+
+def test_commit_delivers_in_call_order(server, sub, topic):
+    wanted = [str(n) for n in range(200)]
+    with server.connect(autocommit=False) as session, session.cursor() as cursor:
+        for payload in wanted:
+            cursor.execute("SELECT pgmqtt.publish(%s, %s::text, 1)", (f"{topic}/a", payload))
+        sub.expect_nothing_before_ping()  # the transaction is still open
+        session.commit()
+        assert payloads(sub, len(wanted)) == wanted
+
+
+def test_rollback_delivers_nothing(server, sub, topic, name):
+    """BEGIN; INSERT; SELECT pgmqtt.publish(...); ROLLBACK, with a mapping on the table as well."""
+    server.psql(f"CREATE TABLE {name} (v int);"
+                f"SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/row'$$)")
+    statements = (f"INSERT INTO {name} VALUES (1); "
+                  f"SELECT pgmqtt.publish('{topic}/call', 'x'::text, 1);")
+    server.psql(f"BEGIN; {statements} ROLLBACK;")
+    server.psql(f"BEGIN; {statements} COMMIT;")
+    topics = {packet.topic for packet in received(sub, 2)}
+    assert topics == {f"{topic}/row", f"{topic}/call"}, "once each: from the COMMIT"
+    sub.expect_nothing_before_ping()
+
+
+def test_rollback_to_savepoint_takes_back(server, sub, topic):
+    server.psql(f"""
+        BEGIN;
+        SELECT pgmqtt.publish('{topic}/a', 'one'::text, 1);
+        SAVEPOINT s;
+        SELECT pgmqtt.publish('{topic}/a', 'never'::text, 1);
+        ROLLBACK TO s;
+        SELECT pgmqtt.publish('{topic}/a', 'two'::text, 1);
+        COMMIT;""")
+    assert payloads(sub, 2) == ["one", "two"]
+    sub.expect_nothing_before_ping()
+
+
+def test_an_exception_block_takes_back(server, sub, topic):
+    server.psql(f"""
+        DO $do$ BEGIN
+            PERFORM pgmqtt.publish('{topic}/a', 'one'::text, 1);
+            BEGIN
+                PERFORM pgmqtt.publish('{topic}/a', 'never'::text, 1);
+                PERFORM 1 / 0;
+            EXCEPTION WHEN division_by_zero THEN NULL;
+            END;
+            PERFORM pgmqtt.publish('{topic}/a', 'two'::text, 1);
+        END $do$""")
+    assert payloads(sub, 2) == ["one", "two"]
+
+
+def test_a_failure_at_commit_delivers_nothing(server, sub, topic, name):
+    server.psql(f"CREATE TABLE {name} (v int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(RuntimeError, match="23505"):
+        server.psql(f"BEGIN; INSERT INTO {name} VALUES (1), (1);"
+                    f"SELECT pgmqtt.publish('{topic}/a', 'never'::text, 1); COMMIT;")
+    server.psql(f"SELECT pgmqtt.publish('{topic}/a', 'after'::text, 1)")
+    assert payloads(sub, 1) == ["after"]
+
+
+def test_payload_types(server, sub, topic):
+    server.psql(f"""
+        SELECT pgmqtt.publish('{topic}/a', 'text'::text);
+        SELECT pgmqtt.publish('{topic}/a', '\\x00ff'::bytea);
+        SELECT pgmqtt.publish('{topic}/a', '{{"a": 1}}'::jsonb);
+        SELECT pgmqtt.publish('{topic}/a', NULL::text);
+        SELECT pgmqtt.publish('{topic}/a', repeat('x', 9000)::text);""")
+    text, binary, json_, empty, long = (packet.payload for packet in received(sub, 5))
+    assert (text, binary, empty, long) == (b"text", b"\x00\xff", b"", b"x" * 9000)
+    assert json.loads(json_) == {"a": 1}
+
+
+def test_qos_retain_and_properties_arrive(server, sub, raw, topic):
+    server.psql(f"""SELECT pgmqtt.publish('{topic}/a', 'x'::text, 1, true,
+        '{{"content_type": "text/plain", "response_topic": "r", "correlation_data": "c",
+           "payload_format_indicator": 1, "user_properties": {{"k": ["1", "2"]}}}}')""")
+    packet = received(sub, 1)[0]
+    assert packet.qos == 1
+    assert packet.properties == {
+        "content_type": "text/plain", "response_topic": "r", "correlation_data": b"c",
+        "payload_format_indicator": 1, "user_property": [("k", "1"), ("k", "2")]}
+    late = raw()
+    late.connect()
+    late.subscribe(f"{topic}/a")
+    assert late.expect(3).retain is True
+
+
+@pytest.mark.parametrize("arguments", [
+    "'', 'x'::text", "'a/+', 'x'::text", "'#', 'x'::text", "'$SYS/x', 'x'::text",
+    "repeat('a', 65536), 'x'::text", "'a', 'x'::text, 3", "'a', 'x'::text, -1",
+    "'a', repeat('x', 2000000)::text", "'a', 'x'::text, 0, false, '{\"unknown\": 1}'",
+    "NULL, 'x'::text",
+])
+def test_a_wrong_call_is_the_callers_error(server, arguments):
+    with pytest.raises(RuntimeError, match="ERROR"):
+        server.psql(f"SELECT pgmqtt.publish({arguments})")
+
+
+def test_an_ordinary_role_may_not_publish_until_granted(server, name, topic):
+    server.psql(f"CREATE ROLE {name} LOGIN")
+    call = f"SELECT pgmqtt.publish('{topic}', 'x'::text)"
+    with pytest.raises(RuntimeError, match="42501"):
+        server.psql(call, user=name)
+    server.psql(f"GRANT USAGE ON SCHEMA pgmqtt TO {name};"
+                "GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, text, int, boolean, jsonb)"
+                f" TO {name}")
+    server.psql(call, user=name)
+
+
+def test_transactions_are_delivered_in_commit_order(server, sub, topic):
+    first, second = server.connect(autocommit=False), server.connect(autocommit=False)
+    call = f"SELECT pgmqtt.publish('{topic}/a', %s::text, 1)"
+    first.cursor().execute(call, ("committed second",))
+    second.cursor().execute(call, ("committed first",))
+    second.commit()
+    first.commit()
+    assert payloads(sub, 2) == ["committed first", "committed second"]
+    for session in (first, second):
+        session.close()
+
+
+def test_prepare_transaction(new_server, topic):
+    from harness.rawmqtt import RawClient
+
+    server = new_server(conf={"max_prepared_transactions": 5}).start()
+    with RawClient(server.mqtt_port) as client:
+        client.connect()
+        client.subscribe(topic, 1)
+        server.psql(f"BEGIN; SELECT pgmqtt.publish('{topic}', 'x'::text, 1);"
+                    "PREPARE TRANSACTION 'p'")
+        client.expect_nothing_before_ping()
+        server.psql("COMMIT PREPARED 'p'")
+        assert payloads(client, 1) == ["x"]
+
+
+def test_a_read_only_transaction_cannot_publish(server, topic):
+    with pytest.raises(RuntimeError, match="25006"):
+        server.psql(f"BEGIN READ ONLY; SELECT pgmqtt.publish('{topic}', 'x'::text)")
+
+
+def test_a_committed_publish_survives_kill_9(new_server, topic):
+    """No subscriber is needed to see it: it is retained."""
+    from harness.rawmqtt import RawClient
+
+    server = new_server().start()
+    server.psql(f"SELECT pgmqtt.publish('{topic}', 'kept'::text, 1, true)")
+    server.kill9(everyone=True)
+    server.start()
+    with RawClient(server.mqtt_port) as client:
+        client.connect()
+        client.subscribe(topic, 1)
+        assert payloads(client, 1) == ["kept"]
+
+
+def test_python_types_need_no_casts(server, sub, topic):
+    """psycopg2 sends unknown literals: the overloads must not be ambiguous for bytes."""
+    with server.connect() as session, session.cursor() as cursor:
+        cursor.execute("SELECT pgmqtt.publish(%s, %s)",
+                       (f"{topic}/a", psycopg2.Binary(b"\x01\x02")))
+    assert received(sub, 1)[0].payload == b"\x01\x02"
