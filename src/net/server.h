@@ -86,6 +86,8 @@ class Server {
     // longer to read.
     void flush(ConnectionId id, Handler& handler);
 
+    // While paused, what arrives stays in the kernel and wakes the loop once at most. So a peer's
+    // end is noticed after resume() only, in order behind its bytes.
     void pause(ConnectionId id);
     void resume(ConnectionId id);
 

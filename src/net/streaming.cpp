@@ -178,7 +178,8 @@ bool Server::State::send(uint32_t slot, Handler& handler) {
 void Server::State::send_blocked(uint32_t slot, Handler& handler) {
     Connection& c = table.at(slot);
     c.writable = false;
-    if (!c.output_blocked) return;  // a hangup, reported as writable too
+    // A hangup, reported as writable too, or what the input waited for.
+    if (!c.output_blocked) return watch(slot, c.watching_read, c.input_waits_for_write);
     c.output_blocked = c.output_waits_for_read = false;
     const bool progress = send(slot, handler);
     // Also when the handler had emptied the outbox itself: it may be waiting for this.
