@@ -45,7 +45,10 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
 
 bool Server::State::shake_hands(uint32_t slot) {
     Connection& c = table.at(slot);
-    const IoResult result = c.transport->handshake();
+    IoResult result;
+    do {
+        result = c.transport->handshake();
+    } while (result.status == IoStatus::kPartial && c.hangup);  // see note_read()
     switch (result.status) {
         case IoStatus::kOk:
             c.phase = Phase::kOpen;
