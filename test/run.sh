@@ -56,17 +56,18 @@ run_unit() {
 }
 
 run_fuzz() {
-    local targets=(test/fuzz/*.cpp) status
-    [ -e "${targets[0]}" ] || targets=()
-    make -s fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-15}" >"$results/fuzz.log" 2>&1
-    status=$?
-    if [ "$status" -eq 0 ]; then
-        grep -E '^Done|cov:.*DONE|Done [0-9]+ runs' "$results/fuzz.log" || true
-        record fuzz 0 "${#targets[@]}" 0 0
-    else
-        tail -n 40 "$results/fuzz.log"
-        record fuzz "$status" 0 1 0
-    fi
+    local source name passed=0 failed=0 log=$results/fuzz.log
+    for source in test/fuzz/*_fuzz.cpp; do
+        name=$(basename "$source" _fuzz.cpp)
+        if make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-15}" >"$log" 2>&1; then
+            echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
+            passed=$((passed + 1))
+        else
+            tail -n 40 "$log"
+            failed=$((failed + 1))
+        fi
+    done
+    record fuzz 0 "$passed" "$failed" 0
 }
 
 run_pytest() {
@@ -90,7 +91,7 @@ run_one() {
     case $1 in
         unit) run_unit ;;
         fuzz) run_fuzz ;;
-        lint) run_pytest lint test/lint ;;
+        lint) run_pytest lint -rP test/lint ;;
         regress) run_regress ;;
         wire) run_pytest wire test/wire ;;
         crash) CRASH_ROUNDS=${CRASH_ROUNDS:-8} run_pytest crash test/crash ;;

@@ -49,8 +49,7 @@ Server::State::~State() {
 }
 
 void Server::State::accept_waiting(Handler& handler) {
-    const bool was_suspended = listeners.suspended();
-    retry_accepting();
+    if (listeners.suspended()) return retry_accepting();
     size_t refused = 0;
     const char* why = "";
     for (uint32_t tried = 0; tried < limits.accepts_per_turn && listeners.any_ready(); ++tried) {
@@ -73,7 +72,7 @@ void Server::State::accept_waiting(Handler& handler) {
             if (outcome == Refused::kImpossible) suspend_accepting();
         }
     }
-    if (refused == 0 && (was_suspended || !listeners.suspended())) return;
+    if (refused == 0 && !listeners.suspended()) return;
     try {
         handler.on_refused(refused, why);
     } catch (const std::bad_alloc&) {
@@ -132,8 +131,8 @@ void Server::State::suspend_accepting() {
     retry_accept_at_ = base::MonoTime::clock::now() + kRetryAccept;
 }
 
+// Whoever waits is reported by the next turn's poll.
 void Server::State::retry_accepting() {
-    if (!listeners.suspended()) return;
     const base::MonoTime now = base::MonoTime::clock::now();
     if (now < retry_accept_at_) return;
     if (reserve_fd_ < 0) reserve_fd_ = open_reserve();

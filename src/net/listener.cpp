@@ -36,7 +36,7 @@ bool lacks_family(int error) {
 }
 
 void add_line(std::string& text, const std::string& line) {
-    if (!text.empty()) text += "; ";
+    if (!text.empty() && !line.empty()) text += "; ";
     text += line;
 }
 

@@ -82,7 +82,8 @@ class Server {
     bool has_backlog() const;
 
     // Sends the outbox now as far as the socket takes it; what is left goes when it is writable.
-    // May close the connection on error: on_closed() is then called in the next turn().
+    // On error the connection ends in the next turn(), or a later one if the peer's last bytes take
+    // longer to read.
     void flush(ConnectionId id, Handler& handler);
 
     void pause(ConnectionId id);

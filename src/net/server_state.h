@@ -57,9 +57,9 @@ class Server::State {
     // The turn, in this order.
     void collect_events();
     void note_event(const PollEvent& event);
-    void finish_lingering();
     void serve_queue(Handler& handler);
     void settle(Handler& handler);
+    void finish_lingering();
     void tell_closed(Handler& handler);
 
     // accepting.cpp

@@ -31,8 +31,9 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
             advance_close(slot, budget, handler);
         } else if (c.phase == Phase::kOpen) {
             read(slot, budget, handler);
-            // The last words of a peer that does not listen any more were worth hearing.
-            if (broken && c.phase == Phase::kOpen) fail(slot, c.write_error);
+            // The last words of a peer that does not listen any more are worth hearing.
+            const bool heard = !c.readable || c.paused;
+            if (broken && heard && c.phase == Phase::kOpen) fail(slot, c.write_error);
         }
     } catch (const std::bad_alloc&) {
         if (c.alive()) finish(slot, "out of memory");

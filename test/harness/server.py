@@ -9,6 +9,7 @@ Keys of `conf` are PostgreSQL settings. Every process is ended by its pid.
 import argparse
 import atexit
 import os
+import random
 import shutil
 import signal
 import socket
@@ -66,9 +67,15 @@ def new_directory(kind):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below the range of outgoing connections: one of those must not take it during a restart."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 def quote(value):
