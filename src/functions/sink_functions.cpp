@@ -102,7 +102,6 @@ bool columns_may_help(int sqlstate) {
         case ERRCODE_AMBIGUOUS_COLUMN:
         case ERRCODE_UNDEFINED_FUNCTION:
         case ERRCODE_DATATYPE_MISMATCH:
-        case ERRCODE_UNDEFINED_TABLE:
             return true;
         default:
             return false;

@@ -51,6 +51,11 @@ EphemeralNamedRelationData* register_msg(TupleDesc description) {
     return relation;
 }
 
+// SELECT INTO; analysis has made a CREATE TABLE AS of it.
+bool creates_table(const CachedPlanSource& source) {
+    return linitial_node(Query, source.query_list)->commandType == CMD_UTILITY;
+}
+
 // Here a right that is missing is the statement's fault; at the call it would be the message's.
 void require_execute(CachedPlan* plan) {
     auto* statement = linitial_node(PlannedStmt, plan->stmt_list);
@@ -122,7 +127,7 @@ void SinkStatement::check_kind(SPIPlanPtr plan) const {
 #if PG_VERSION_NUM >= 150000
                            tag == T_MergeStmt ||
 #endif
-                           (tag == T_SelectStmt && source->commandTag == CMDTAG_SELECT);
+                           (tag == T_SelectStmt && !creates_table(*source));
     if (!reads_or_writes)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("a sink cannot run %s", GetCommandTagName(source->commandTag)),
