@@ -130,7 +130,9 @@ void SinkStatement::check_kind(SPIPlanPtr plan) const {
                            (tag == T_SelectStmt && !creates_table(*source));
     if (!reads_or_writes)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a sink cannot run %s", GetCommandTagName(source->commandTag)),
+                        errmsg("a sink cannot run %s", tag == T_SelectStmt
+                                                           ? "SELECT INTO"
+                                                           : GetCommandTagName(source->commandTag)),
                         errhint("It runs INSERT, UPDATE, DELETE, MERGE, CALL or SELECT.")));
 }
 
