@@ -1,6 +1,5 @@
 #include "workers/broker_loop.h"
 
-#include "pg/wait.h"
 
 extern "C" {
 #include <pgstat.h>

@@ -12,6 +12,7 @@
 #include "broker/broker.h"
 #include "net/server.h"
 #include "pg/queue.h"
+#include "pg/wait.h"
 
 namespace pgmqtt::workers {
 
