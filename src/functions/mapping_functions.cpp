@@ -135,7 +135,6 @@ void check_expressions(const Definition& definition) {
     cdc::MappingExpressions expressions = {};
     expressions.prepare(definition.source, definition.texts);
     check_delete(definition, expressions);
-    expressions.release();
 }
 
 void store(FunctionCallInfo fcinfo) {

@@ -183,7 +183,6 @@ PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     functions::preview_rows(previewed, rows, limit, result);
     SPI_cursor_close(rows);
     previewed.expressions.end();
-    previewed.expressions.release();
     SPI_finish();
     return Datum{0};
 }
