@@ -141,6 +141,7 @@ void Stream::load() {
         ids.push_back(definition.id);
         if (definition.enabled) sources_.push_back(definition.source);
     }
+    any_mapping_ = !ids.empty();
     keep_statuses(ids.data(), static_cast<int>(ids.size()));
     evaluator_.set_mappings(*definitions, since);
     capture_.set_sources(sources_);
@@ -168,7 +169,8 @@ void Stream::watch_sources() {
 void Stream::follow_slot() {
     if (!loaded_) return;
     disabled_ = false;
-    if (sources_.empty()) {
+    // A slot is made for an enabled mapping, and stays as long as there is any.
+    if (sources_.empty() && (!any_mapping_ || !slot_exists())) {
         stop();
         return;
     }
@@ -186,6 +188,11 @@ void Stream::follow_slot() {
 bool Stream::start() {
     if (!take_slot()) return false;
     if (slot_is_lost()) {
+        // With all mappings switched off, whoever looks after them has seen it.
+        if (sources_.empty()) {
+            stop();
+            return false;
+        }
         release_slot();
         disable(std::string(kLostSlot) + ". " + kLostSlotHint);
         return false;

@@ -70,6 +70,7 @@ class Stream {
     Evaluator evaluator_;
 
     std::vector<Oid> sources_;  // of enabled mappings
+    bool any_mapping_ = false;  // enabled or not
     uint64_t configuration_ = UINT64_MAX;
     uint64_t changes_ = 0;
     bool loaded_ = false;
