@@ -49,7 +49,8 @@ struct SinkSlot {
         ++version;
     }
 
-    // Of readers: what the last completed set() wrote. Gives up (empty) when the writer never rests.
+    // Of readers: what the last completed set() wrote. Gives up (empty) when the writer never
+    // rests.
     std::string text() const {
         for (int tries = 0; tries < 1000; ++tries) {
             uint32_t before = version;

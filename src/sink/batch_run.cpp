@@ -1,5 +1,9 @@
 #include "sink/batch_run.h"
 
+extern "C" {
+#include <utils/plancache.h>
+}
+
 #include <algorithm>
 #include <utility>
 
@@ -34,6 +38,10 @@ bool BatchRun::store(size_t first, size_t last) {
         hold(HeldBy::kWeather);
         return false;
     }
+    if (may_be_the_statements(error_.sqlstate) && !plans_are_fresh_) {
+        forget_plans();
+        return store(first, last);
+    }
     if (statement_is_at_fault()) {
         hold(is_transient(error_.sqlstate) ? HeldBy::kWeather : HeldBy::kStatement);
         return false;
@@ -59,6 +67,14 @@ bool BatchRun::attempt(size_t first, size_t last) {
     if (status) return true;
     error_ = std::move(status.error());
     return false;
+}
+
+// After DDL, functions in a long session may hold on to the types that a column had (PL/pgSQL's
+// "type of parameter does not match that when preparing the plan"). No message is to blame for
+// that.
+void BatchRun::forget_plans() {
+    ResetPlanCache();
+    plans_are_fresh_ = true;
 }
 
 // Without a row there is no message to blame. An ERROR that only rows can bring about (a function

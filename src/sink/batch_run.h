@@ -58,6 +58,7 @@ class BatchRun {
     bool store(size_t first, size_t last);
     bool settle(size_t index);
     bool attempt(size_t first, size_t last);
+    void forget_plans();
     bool statement_is_at_fault();
     void hold(HeldBy reason);
     void report_unfit();
@@ -69,6 +70,7 @@ class BatchRun {
     pg::Error error_;  // of the last failed attempt
     bool hold_failures_ = false;
     bool hold_first_ = false;
+    bool plans_are_fresh_ = false;
     bool statement_works_ = false;  // known since it ran without a row, or with some
 };
 

@@ -119,10 +119,10 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
                           DeadLetters& dead_letters) {
     BatchRun run(*statement_, *columns_, batch, outcome);
     if (definition_.retry) run.hold_failures(head_attempts_ < kRetries);
-    StatementTimer timer;
     try {
         return pg::transaction({.activity = activity_.c_str()}, [&] {
-            begin_sink_work();
+            limit_lock_waits();
+            check_constraints_at_once();
             if (bisect)
                 run.run_bisected();
             else
@@ -143,7 +143,7 @@ Outcome Sink::refuse(const Batch& batch, DeadLetters& dead_letters) {
         "sink \"" + definition_.name + "\"" + (retired() ? " was dropped" : " is disabled"));
     Outcome outcome;
     pg::Status status = pg::transaction({.activity = activity_.c_str()}, [&] {
-        begin_sink_work();
+        limit_lock_waits();
         for (const Message* message : batch)
             dead_letters.insert(definition_.name, *message, error, 1);
     });

@@ -1,10 +1,13 @@
 #include "sink/sink_statement.h"
 
 extern "C" {
+#include <catalog/pg_proc.h>
+#include <executor/executor.h>
 #include <nodes/nodeFuncs.h>
 #include <nodes/params.h>
 #include <parser/parse_node.h>
 #include <parser/parsetree.h>
+#include <utils/acl.h>
 #include <utils/lsyscache.h>
 #include <utils/plancache.h>
 #include <utils/queryenvironment.h>
@@ -46,6 +49,23 @@ EphemeralNamedRelationData* register_msg(TupleDesc description) {
     if (result != SPI_OK_REL_REGISTER)
         elog(ERROR, "could not register msg: %s", SPI_result_code_string(result));
     return relation;
+}
+
+// SELECT INTO; analysis has made a CREATE TABLE AS of it.
+bool creates_table(const CachedPlanSource& source) {
+    return linitial_node(Query, source.query_list)->commandType == CMD_UTILITY;
+}
+
+// Here a right that is missing is the statement's fault; at the call it would be the message's.
+void require_execute(CachedPlan* plan) {
+    auto* statement = linitial_node(PlannedStmt, plan->stmt_list);
+    Oid procedure = castNode(CallStmt, statement->utilityStmt)->funcexpr->funcid;
+#if PG_VERSION_NUM >= 160000
+    AclResult result = object_aclcheck(ProcedureRelationId, procedure, GetUserId(), ACL_EXECUTE);
+#else
+    AclResult result = pg_proc_aclcheck(procedure, GetUserId(), ACL_EXECUTE);
+#endif
+    if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_PROCEDURE, get_func_name(procedure));
 }
 
 const char* column_name(const ColumnRef& reference) {
@@ -107,10 +127,12 @@ void SinkStatement::check_kind(SPIPlanPtr plan) const {
 #if PG_VERSION_NUM >= 150000
                            tag == T_MergeStmt ||
 #endif
-                           (tag == T_SelectStmt && source->commandTag == CMDTAG_SELECT);
+                           (tag == T_SelectStmt && !creates_table(*source));
     if (!reads_or_writes)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a sink cannot run %s", GetCommandTagName(source->commandTag)),
+                        errmsg("a sink cannot run %s", tag == T_SelectStmt
+                                                           ? "SELECT INTO"
+                                                           : GetCommandTagName(source->commandTag)),
                         errhint("It runs INSERT, UPDATE, DELETE, MERGE, CALL or SELECT.")));
 }
 
@@ -139,6 +161,22 @@ void SinkStatement::plan() {
         mark_used_columns(source->query_list, kRelationName, used_);
         generation_ = source->generation;
     }
+    if (is_call_) require_execute(plan);
+    ReleaseCachedPlan(plan, CurrentResourceOwner);
+}
+
+// What the executor checks when it starts, before there is anything to execute.
+void SinkStatement::check_rights() {
+    CachedPlan* plan = SPI_plan_get_cached_plan(plan_);
+    ListCell* cell;
+    foreach (cell, plan->stmt_list) {
+        auto* statement = lfirst_node(PlannedStmt, cell);
+#if PG_VERSION_NUM >= 160000
+        ExecCheckPermissions(statement->rtable, statement->permInfos, true);
+#else
+        ExecCheckRTPerms(statement->rtable, true);
+#endif
+    }
     ReleaseCachedPlan(plan, CurrentResourceOwner);
 }
 
@@ -148,6 +186,7 @@ void SinkStatement::check(TupleDesc description) {
     register_msg(description);
     prepare();
     plan();
+    check_rights();
     pg::act_as_before(saved);
     SPI_finish();
 }

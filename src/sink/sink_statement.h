@@ -40,6 +40,7 @@ class SinkStatement {
     void prepare();
     void check_kind(SPIPlanPtr plan) const;
     void plan();
+    void check_rights();
     void find_used_columns(struct CachedPlanSource* source);
     void run(MsgRows& rows, size_t first, size_t last);
     void call(const MsgRows& rows, size_t row);

@@ -65,7 +65,7 @@ void Sinks::reload() {
     uint64_t seen = pg::shared()->configuration;
     std::vector<Definition> definitions;
     pg::Status status = pg::transaction({.read_only = true}, [&] {
-        begin_sink_work();
+        limit_lock_waits();
         read_definitions(definitions);
     });
     if (!status) {

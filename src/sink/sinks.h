@@ -3,8 +3,8 @@
 // At least once: a message whose transaction has committed but whose completion did not reach the
 // broker (either end died in between) comes again and is stored again. A message that goes into
 // several sinks is complete when all of them are done with it, and comes again to all of them.
-// One process runs all sinks in turn, a batch each: a statement that takes seconds delays the others
-// for so long (set statement_timeout); one that waits for a lock does not (sink_transaction.h).
+// One process runs all sinks in turn, a batch each: a statement that takes seconds delays the
+// others for so long; one that waits for a lock does not (sink_transaction.h).
 #pragma once
 
 #include "pg/backend.h"
