@@ -45,7 +45,7 @@ pgmqtt.so: $(CORE_LIB)
 
 $(CORE_LIB): $(CORE_OBJS)
 	rm -f $@
-	ar rcs $@ $^
+	ar qcs $@ $^
 
 build/core/%.o: src/%.cpp
 	@mkdir -p $(@D)
