@@ -5,6 +5,7 @@ import time
 import pytest
 
 from harness.packets import PUBACK, publish_frame
+from harness.rawmqtt import RawClient
 
 IMPLEMENTATION_ERROR = 0x83
 
@@ -198,3 +199,25 @@ def test_a_reason_string_says_what_was_wrong(server, raw, topic, name):
     ack = connected(raw).publish(f"{topic}/x", "hot", qos=1)
     assert ack.code == 0x99
     assert ack.properties["reason_string"] == 'invalid input syntax for type integer: "hot"'
+
+
+def test_what_the_database_cannot_say(new_server):
+    """A LATIN1 database: UTF-8 is converted; a topic without a representation is a dead letter."""
+    server = new_server(create_extension=False, conf={"pgmqtt.database": "latin"})
+    server.start()
+    server.psql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    server.psql("CREATE EXTENSION pgmqtt", database="latin")
+    server.psql("""CREATE TABLE seen (a text, t text, j jsonb, p jsonb);
+        SELECT pgmqtt.add_sink('s', 'x/{a}',
+            'INSERT INTO seen SELECT a, text, json, user_properties FROM msg')""", database="latin")
+    server.wait_listening()
+    with RawClient(server.mqtt_port) as client:
+        client.connect()
+        for topic, payload, name in (("x/é", '{"ü": 1}', "ß"), ("x/1", '{"€": 1}', "€"),
+                                     ("x/€", "lost", "")):
+            client.publish(topic, payload, qos=1, properties={"user_property": [(name, "v")]})
+    assert server.psql("SELECT convert_to(a, 'UTF8'), convert_to(t, 'UTF8') IS NULL, j IS NULL,"
+                       " p IS NULL FROM seen", database="latin") == (
+        "\\xc3a9|f|f|f\n\\x31|t|t|t")
+    assert server.psql("SELECT topic IS NULL, sqlstate, convert_from(payload, 'LATIN1')"
+                       " FROM pgmqtt.dead_letter", database="latin") == "t|22P05|lost"
