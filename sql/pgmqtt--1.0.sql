@@ -173,8 +173,58 @@ REVOKE ALL ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) FROM PUB
 GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
--- CDC mappings: rows to topics.
---   @mapping@
+-- CDC mappings: rows to topics. topic, payload, filter and properties are SQL expressions over new, old,
+-- op, lsn, xid, commit_ts and absent; they run as the mapping's owner, who is the caller of add_mapping.
+CREATE FUNCTION pgmqtt.add_mapping(
+    name text,
+    source regclass,
+    topic text,
+    payload text DEFAULT NULL,
+    filter text DEFAULT NULL,
+    operations text[] DEFAULT '{insert,update,delete}',
+    qos int DEFAULT 1,
+    retain boolean DEFAULT false,
+    properties text DEFAULT NULL,
+    on_error text DEFAULT 'skip'
+) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_add_mapping';
+COMMENT ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) IS 'Publishes the committed changes of a table; in force when the COMMIT returns';
+REVOKE ALL ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.drop_mapping(name text) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_drop_mapping';
+COMMENT ON FUNCTION pgmqtt.drop_mapping(text) IS 'Removes a mapping; the replication slot goes with the last one';
+REVOKE ALL ON FUNCTION pgmqtt.drop_mapping(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.drop_mapping(text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.alter_mapping(name text, enabled boolean) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_alter_mapping';
+COMMENT ON FUNCTION pgmqtt.alter_mapping(text, boolean) IS 'Switches a mapping off and on; what is committed while it is off is not published';
+REVOKE ALL ON FUNCTION pgmqtt.alter_mapping(text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.alter_mapping(text, boolean) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.preview_mapping(name text, predicate text DEFAULT NULL, "limit" int DEFAULT 10,
+    OUT topic text, OUT payload text, OUT qos int, OUT retain boolean) RETURNS SETOF record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_preview_mapping';
+COMMENT ON FUNCTION pgmqtt.preview_mapping(text, text, int) IS 'What a mapping would publish for the rows that are there now, with op SNAPSHOT; publishes nothing';
+REVOKE ALL ON FUNCTION pgmqtt.preview_mapping(text, text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.preview_mapping(text, text, int) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.mapping_status(id int, enabled boolean,
+    OUT status text, OUT message text, OUT published bigint, OUT errors bigint) RETURNS record
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_mapping_status';
+COMMENT ON FUNCTION pgmqtt.mapping_status(int, boolean) IS 'How a mapping is doing; see pgmqtt.mappings';
+REVOKE ALL ON FUNCTION pgmqtt.mapping_status(int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.mapping_status(int, boolean) TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.mappings AS
+    SELECT m.name, m.source, m.topic, m.payload, m.filter, m.operations, m.qos, m.retain, m.properties,
+           m.on_error, m.owner, m.enabled, s.status, s.message, s.published, s.errors, m.created_at
+    FROM pgmqtt.mapping m
+    CROSS JOIN LATERAL pgmqtt.mapping_status(m.id, m.enabled) s;
+COMMENT ON VIEW pgmqtt.mappings IS 'Mappings, how they are doing, and what they published since the server started';
+GRANT SELECT ON pgmqtt.mappings TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
 -- ------------------------------------------------------------------------------------------------
 -- Sinks: topics to rows.

@@ -106,6 +106,7 @@ void Capture::invalidate_caches() {
 // taken away from whom is using it.
 void Capture::forget(Oid relation) {
     if (invalidating_) return;
+    if (sources_.contains(relation)) sources_changed_ = true;
     if (relation == InvalidOid) {
         for (auto& [id, route] : routes_) route.known = false;
         skipped_.clear();

@@ -58,6 +58,9 @@ class Capture {
     // with the past.
     bool take_saw_past() { return std::exchange(saw_past_, false); }
 
+    // True once when a source may have got partitions or lost some.
+    bool take_sources_changed() { return std::exchange(sources_changed_, false); }
+
     // Records of this file node belong to a relation without mapping: decoding them is wasted work.
     bool skips(const RelFileNode& node) const {
         return node.dbNode == MyDatabaseId && !skipped_.empty() && skipped_.contains(node.relNode);
@@ -96,6 +99,7 @@ class Capture {
     MemoryContext row_context_;        // emptied with each change
     bool begun_ = false;
     bool saw_past_ = false;
+    bool sources_changed_ = false;
     bool invalidating_ = false;
     uint64_t changes_ = 0;
 };

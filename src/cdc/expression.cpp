@@ -190,14 +190,20 @@ void Expression::prepare(Purpose expression_purpose, const char* text, Scope* sc
     foreach (cell, source->query_list) {
         check_privileges(static_cast<Node*>(lfirst(cell)), nullptr);
     }
-    SPI_keepplan(prepared);
     plan = prepared;
+    kept = false;
     error_context_stack = callback.previous;
 }
 
+void Expression::keep() {
+    SPI_keepplan(plan);
+    kept = true;
+}
+
 void Expression::release() {
-    if (plan != nullptr) SPI_freeplan(plan);
+    if (kept) SPI_freeplan(plan);
     plan = nullptr;
+    kept = false;
 }
 
 // The plan is not held on to: a copy of the expression may outlive this subtransaction.

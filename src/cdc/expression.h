@@ -25,6 +25,7 @@ enum class PayloadKind { kText, kBytes, kJson, kJsonb };
 struct Expression {
     Purpose purpose;
     SPIPlanPtr plan;  // null: the mapping has no such expression
+    bool kept;        // beyond SPI_finish()
     unsigned uses;    // bit per Name
     PayloadKind kind;
 
@@ -37,7 +38,9 @@ struct Expression {
     // Parses `text` as the current user, with the current search_path; checks its type and that this user
     // may call what it calls. SPI is connected. May raise, with the place of the fault in the text.
     void prepare(Purpose expression_purpose, const char* text, Scope* scope);
-    // After prepare(): frees the plan. Does not raise in practice, but belongs inside a guard.
+    // After prepare(): makes the plan outlive SPI_finish().
+    void keep();
+    // Frees a kept plan. Does not raise in practice, but belongs inside a guard.
     void release();
 
     // Around the evaluation of a batch, inside one transaction. May raise. An abort does end()'s work.

@@ -136,6 +136,10 @@ void MappingExpressions::prepare(Oid source, const Texts& texts) {
     }
 }
 
+void MappingExpressions::keep() {
+    for_each([](Expression& one) { one.keep(); });
+}
+
 void MappingExpressions::release() {
     for_each([](Expression& one) { one.release(); });
 }
@@ -173,6 +177,7 @@ void Mapping::refresh() {
                          {definition_.topic.c_str(), c_text(definition_.payload),
                           c_text(definition_.filter), c_text(definition_.properties),
                           definition_.retain});
+    expressions_.keep();
     if (columns_ != nullptr) FreeTupleDesc(columns_);
     columns_ = nullptr;
     MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);

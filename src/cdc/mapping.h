@@ -66,9 +66,10 @@ struct MappingExpressions {
         const char* properties;
         bool retain;
     };
-    // As the current user with the current search_path; SPI is connected. May raise; what was prepared
-    // until then is released by release().
+    // As the current user with the current search_path; SPI is connected. May raise. Good until
+    // SPI_finish(), or until release() after keep().
     void prepare(Oid source, const Texts& texts);
+    void keep();
     void release();
 
     void begin(ParamListInfo values);

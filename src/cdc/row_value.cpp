@@ -60,12 +60,9 @@ Datum convert(Datum value, Form_pg_attribute from, Form_pg_attribute to) {
     return OidInputFunctionCall(input, text, parameter, to->atttypmod);
 }
 
-Datum as_composite(HeapTupleHeader header, uint32_t length, TupleDesc type) {
-    HeapTupleHeaderSetDatumLength(header, length);
-    HeapTupleHeaderSetTypeId(header, type->tdtypeid);
-    HeapTupleHeaderSetTypMod(header, type->tdtypmod);
-    return PointerGetDatum(header);  // nothing in it is out of line
-}
+// The server's own function, because newer minor versions mark a composite value with the version of its
+// row type and refuse one that is not.
+Datum as_composite(HeapTuple tuple, TupleDesc type) { return heap_copy_tuple_as_datum(tuple, type); }
 
 }  // namespace
 
@@ -92,14 +89,13 @@ RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid 
 }
 
 Datum row_value(const RowConversion& conversion, ChangeRecord& record, const RowPart& part) {
-    HeapTupleHeader header = record.tuple(part);
-    if (conversion.same) return as_composite(header, part.length, conversion.to);
-
     HeapTupleData tuple;
     tuple.t_len = part.length;
     tuple.t_tableOid = InvalidOid;
     ItemPointerSetInvalid(&tuple.t_self);
-    tuple.t_data = header;
+    tuple.t_data = record.tuple(part);
+    if (conversion.same) return as_composite(&tuple, conversion.to);
+
     auto from_count = static_cast<size_t>(conversion.from->natts);
     auto to_count = static_cast<size_t>(conversion.to->natts);
     auto* from_values = static_cast<Datum*>(palloc(from_count * sizeof(Datum)));
@@ -116,8 +112,7 @@ Datum row_value(const RowConversion& conversion, ChangeRecord& record, const Row
         values[i] = convert(values[i], TupleDescAttr(conversion.from, source - 1),
                             TupleDescAttr(conversion.to, static_cast<int>(i)));
     }
-    HeapTuple formed = heap_form_tuple(conversion.to, values, nulls);
-    return as_composite(formed->t_data, formed->t_len, conversion.to);
+    return as_composite(heap_form_tuple(conversion.to, values, nulls), conversion.to);
 }
 
 Datum absent_names(const RowConversion& conversion, const ChangeRecord& record, const RowPart& part) {

@@ -22,7 +22,7 @@ struct RowConversion {
 // pallocs, may raise.
 RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid target, TupleDesc to);
 
-// The composite value. Changes the record's bytes. May raise: a value may not fit its new type.
+// The composite value. pallocs; may raise: a value may not fit its new type.
 Datum row_value(const RowConversion& conversion, ChangeRecord& record, const RowPart& part);
 
 // text[] of the names of the columns that are absent in `part`, as they are called now.

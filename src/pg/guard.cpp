@@ -132,8 +132,9 @@ const char* plain_copy(const std::string& text) {
 }
 
 PlainError plain_error(const Error& error) {
-    return {error.sqlstate, plain_copy(error.message), plain_copy(error.detail),
-            plain_copy(error.hint), plain_copy(error.context), error.position, plain_copy(error.query)};
+    return {error.sqlstate,         plain_copy(error.message), plain_copy(error.detail),
+            plain_copy(error.hint), plain_copy(error.context), error.position,
+            plain_copy(error.query)};
 }
 
 PlainError plain_error(int sqlstate, const char* message) {

@@ -61,7 +61,7 @@ void provoke(const pg::TransactionOptions& options, bool exception) {
     }
 }
 
-void run_rounds(uint64_t count) {
+void run_rounds(uint64_t count, pg::WorkerProcess& process) {
     pg::Statement statement("SELECT count(*) FROM pg_catalog.pg_class WHERE oid = 1259", {});
     uint64_t before = 0;
     for (uint64_t i = 0; i < count; ++i) {
@@ -77,6 +77,7 @@ void run_rounds(uint64_t count) {
             options.read_only = false;
             provoke(options, i % 100 == 0);
         }
+        process.housekeeping();
     }
     bytes_before() = before;
     bytes_after() = memory_in_use();
@@ -88,7 +89,7 @@ void run_survivor(Datum) {
     pg::WaitSet wait;
     uint64_t seen = 0;
     while (!process.stopping()) {
-        if (rounds_wanted() != seen) run_rounds(seen = rounds_wanted());
+        if (rounds_wanted() != seen) run_rounds(seen = rounds_wanted(), process);
         if (stuck_wanted().exchange(0) != 0)
             (void)pg::transaction({.activity = "boundary: stuck"},
                                   [] { SPI_execute("SELECT pg_sleep(1000)", false, 0); });

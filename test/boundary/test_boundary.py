@@ -292,7 +292,7 @@ def test_a_worker_that_is_stuck_in_a_statement_ends_in_time(server, sql):
 
 def test_a_cancel_ends_the_statement_not_the_worker(server, sql):
     sql("SELECT boundary_get_stuck()")
-    active = ("SELECT pid FROM pg_stat_activity WHERE query = 'boundary: stuck' "
+    active = ("SELECT min(pid) FROM pg_stat_activity WHERE query = 'boundary: stuck' "
               "AND state = 'active'")
     pid = wait_for(lambda: sql(active), "the worker is stuck")
     sql("SELECT pg_cancel_backend(%s)", pid)

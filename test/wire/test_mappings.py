@@ -169,7 +169,8 @@ def test_mapped_rows_survive_kill_9(new_server, topic, name):
     from harness.rawmqtt import RawClient
 
     server = new_server().start()
-    server.psql(f"CREATE TABLE {name} (v text); SELECT pgmqtt.add_mapping('{name}', '{name}',"
+    server.psql(f"CREATE TABLE {name} (v text PRIMARY KEY);"
+                f"SELECT pgmqtt.add_mapping('{name}', '{name}',"
                 f"$$'{topic}/' || new.v$$, retain => true)")
     with server.connect() as session, session.cursor() as cursor:
         cursor.execute(f"INSERT INTO {name} SELECT generate_series(1, 100)::text")
