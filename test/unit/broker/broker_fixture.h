@@ -59,6 +59,8 @@ class Client {
             ADD_FAILURE() << "no packet for the client";
             return T{};
         }
+        constexpr size_t kKept = 64;
+        if (kept_.size() == kKept) kept_.pop_front();
         kept_.push_back(std::move(inbox_.front()));
         inbox_.pop_front();
         T* packet = std::get_if<T>(&kept_.back().packet);
@@ -67,6 +69,11 @@ class Client {
             return T{};
         }
         return *packet;
+    }
+
+    template <class T>
+    bool next_is() const {
+        return !inbox_.empty() && std::holds_alternative<T>(inbox_.front().packet);
     }
 
     // Payloads of all PUBLISHes that came, which must be all that came; acknowledges QoS 1.
@@ -95,7 +102,11 @@ class Client {
     std::string unsent_;
     std::string input_;
     std::deque<Received> inbox_;
-    std::list<Received> kept_;
+    std::deque<Received> kept_;  // views into the last ones are still valid
+    uint16_t next_packet_id() {
+        last_packet_id_ = last_packet_id_ == 65535 ? 1 : static_cast<uint16_t>(last_packet_id_ + 1);
+        return last_packet_id_;
+    }
     uint16_t last_packet_id_ = 0;
 };
 
@@ -196,8 +207,7 @@ class BrokerTest : public ::testing::Test {
         broker_->store_done(batch, now_);
         run();
     }
-    void sink_done(uint64_t token, ReasonCode reason = ReasonCode::kSuccess,
-                   ByteView text = {}) {
+    void sink_done(uint64_t token, ReasonCode reason = ReasonCode::kSuccess, ByteView text = {}) {
         broker_->sink_done({token, reason, text}, now_);
         run();
     }
@@ -338,18 +348,21 @@ inline void Client::collect() {
         if (outbox == nullptr) break;
     }
     mqtt::Frame frame;
+    size_t taken = 0;
     while (true) {
-        auto state = mqtt::next_frame(input_, mqtt::kMaxPacketSize, frame);
+        ByteView rest = ByteView(input_).substr(taken);
+        auto state = mqtt::next_frame(rest, mqtt::kMaxPacketSize, frame);
         ASSERT_TRUE(state.ok());
         if (*state == mqtt::FrameState::kIncomplete) break;
         Received received;
-        received.bytes = std::make_shared<const std::string>(input_.substr(0, frame.size));
+        received.bytes = std::make_shared<const std::string>(rest.substr(0, frame.size));
         ASSERT_TRUE(mqtt::next_frame(*received.bytes, mqtt::kMaxPacketSize, frame).ok());
         auto status = mqtt::decode(frame, version_, mqtt::Sender::kServer, received.packet);
         ASSERT_TRUE(status.ok()) << status.error().detail;
-        input_.erase(0, frame.size);
+        taken += received.bytes->size();
         inbox_.push_back(std::move(received));
     }
+    input_.erase(0, taken);
 }
 
 inline std::vector<std::string> Client::payloads() {
@@ -365,7 +378,7 @@ inline std::vector<std::string> Client::payloads() {
 inline uint8_t Client::subscribe(ByteView filter, Qos qos, mqtt::Subscription options,
                                  uint32_t identifier) {
     mqtt::Subscribe subscribe;
-    subscribe.packet_id = ++last_packet_id_;
+    subscribe.packet_id = next_packet_id();
     options.filter = filter;
     options.qos = qos;
     subscribe.subscriptions.push_back(options);
@@ -379,7 +392,7 @@ inline uint8_t Client::subscribe(ByteView filter, Qos qos, mqtt::Subscription op
 
 inline uint8_t Client::unsubscribe(ByteView filter) {
     mqtt::Unsubscribe unsubscribe;
-    unsubscribe.packet_id = ++last_packet_id_;
+    unsubscribe.packet_id = next_packet_id();
     unsubscribe.filters.push_back(filter);
     send(unsubscribe);
     auto unsuback = next<mqtt::Unsuback>();
@@ -394,7 +407,7 @@ inline void Client::publish(ByteView topic, ByteView payload, Qos qos, bool reta
     publish.payload = payload;
     publish.qos = qos;
     publish.retain = retain;
-    if (qos != Qos::k0) publish.packet_id = ++last_packet_id_;
+    if (qos != Qos::k0) publish.packet_id = next_packet_id();
     publish.properties = properties;
     send(publish);
 }

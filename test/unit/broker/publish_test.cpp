@@ -153,7 +153,7 @@ TEST_F(PublishTest, APacketOverOurMaximumIsRefusedByItsHeader) {
     client.send_bytes("\x30\xFF\x7F");
     EXPECT_EQ(client.next<mqtt::Disconnect>().reason, ReasonCode::kPacketTooLarge);
     Client& fits = connect("fits");
-    fits.publish("t", std::string(1000 - 8, 'x'), Qos::k1);  // 1000 bytes in all
+    fits.publish("t", std::string(1000 - 9, 'x'), Qos::k1);  // 1000 bytes in all
     EXPECT_EQ(fits.next<mqtt::Puback>().packet_id, 1);
 }
 

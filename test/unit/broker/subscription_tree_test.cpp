@@ -29,13 +29,16 @@ TEST(SubscriptionTreeTest, ExamplesOfSection47) {
         bool matches;
     };
     const Row rows[] = {
-        {"sport/#", "sport", true},   {"sport/#", "sport/", true}, {"sport/+", "sport", false},
-        {"sport/+", "sport/", true},  {"+/+", "/finance", true},   {"/+", "/finance", true},
-        {"+", "/finance", false},     {"#", "$SYS/x", false},      {"+/x", "$SYS/x", false},
-        {"$SYS/#", "$SYS/x", true},   {"$SYS/+", "$SYS/x", true},  {"a/#", "ab", false},
-        {"a//b", "a//b", true},       {"#", "/", true},            {"+/#", "a", true},
-        {"a/+/#", "a", false},        {"a/+/#", "a/b", true},      {"A", "a", false},
-        {"a/$x", "a/$x", true},       {"a/+", "a/$x", true},
+        {"sport/#", "sport", true},  {"sport/#", "sport/", true},
+        {"sport/+", "sport", false}, {"sport/+", "sport/", true},
+        {"+/+", "/finance", true},   {"/+", "/finance", true},
+        {"+", "/finance", false},    {"#", "$SYS/x", false},
+        {"+/x", "$SYS/x", false},    {"$SYS/#", "$SYS/x", true},
+        {"$SYS/+", "$SYS/x", true},  {"a/#", "ab", false},
+        {"a//b", "a//b", true},      {"#", "/", true},
+        {"+/#", "a", true},          {"a/+/#", "a", false},
+        {"a/+/#", "a/b", true},      {"A", "a", false},
+        {"a/$x", "a/$x", true},      {"a/+", "a/$x", true},
     };
     for (const Row& row : rows) {
         SubscriptionTree tree(1);
@@ -126,7 +129,8 @@ TEST(SubscriptionTreeTest, AThousandLevelsMatch) {
 TEST(SubscriptionTreeTest, ATopicOfOnlySlashesCostsWhatTheFiltersCost) {
     SubscriptionTree tree(1);
     std::deque<Subscription> subscriptions;
-    for (int i = 0; i < 100; ++i) tree.add("a/b/" + std::to_string(i), subscriptions.emplace_back());
+    for (int i = 0; i < 100; ++i)
+        tree.add("a/b/" + std::to_string(i), subscriptions.emplace_back());
     tree.add("+/+/+", subscriptions.emplace_back());
     tree.add("#", subscriptions.emplace_back());
     std::string topic(mqtt::kMaxTopicBytes, '/');
