@@ -100,7 +100,8 @@ class Server:
         if not preload:
             del self.conf["shared_preload_libraries"]
         for off in ("tls_port", "ws_port", "wss_port"):
-            self.conf[f"pgmqtt.{off}"] = 0
+            if self.tree.knows_setting(f"pgmqtt.{off}"):
+                self.conf[f"pgmqtt.{off}"] = 0
         self.conf["pgmqtt.port"] = self.mqtt_port
         self.conf.update({"port": self.port, "unix_socket_directories": self.directory})
         (data_from or (lambda server: server.tree.new_data_directory(server.data)))(self)
