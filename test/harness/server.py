@@ -52,11 +52,12 @@ def shared_tree():
         if prefix is None:
             prefix = new_directory("tree-")
             atexit.register(shutil.rmtree, prefix, ignore_errors=True)
-        _tree = Tree(prefix)
-        if not (_tree.bin / "postgres").exists():
-            _tree.build()
-        if not os.environ.get("PGMQTT_TEST_PLAIN") and not _tree.has_pgmqtt():
-            _tree.install_pgmqtt()
+        tree = Tree(prefix)
+        if not (tree.bin / "postgres").exists():
+            tree.build()
+        if not os.environ.get("PGMQTT_TEST_PLAIN") and not tree.has_pgmqtt():
+            tree.install_pgmqtt()
+        _tree = tree
     return _tree
 
 
