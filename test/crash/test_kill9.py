@@ -52,11 +52,11 @@ def test_committed_rows_are_published_after_the_kill(server):
     dice = random.Random(SEED)
     committed = 0
     for round_number in range(max(2, ROUNDS // 4)):
-        with server.connect() as session, session.cursor() as cursor:
-            for _ in range(dice.randrange(1, 100)):
-                cursor.execute("INSERT INTO out_row VALUES (%s)", (committed,))
-                committed += 1
-            server.kill9(everyone=round_number % 2 == 0)
+        cursor = server.connect().cursor()
+        for _ in range(dice.randrange(1, 100)):
+            cursor.execute("INSERT INTO out_row VALUES (%s)", (committed,))
+            committed += 1
+        server.kill9(everyone=round_number % 2 == 0)
         server.start()
         missing = subscribed_until_complete(server, set(range(committed)))
         assert not missing, f"round {round_number}, CRASH_SEED={SEED}: {sorted(missing)[:10]}"
