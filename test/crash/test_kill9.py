@@ -47,7 +47,7 @@ def test_an_acknowledged_message_is_a_row(server):
 
 def test_committed_rows_are_published_after_the_kill(server):
     """The other direction: each committed row is a retained message when the server is back."""
-    server.psql("CREATE TABLE out_row (n int); SELECT pgmqtt.add_mapping('out', 'out_row', "
+    server.psql("CREATE TABLE out_row (n int PRIMARY KEY); SELECT pgmqtt.add_mapping('out', 'out_row', "
                 "$$'out/' || new.n$$, $$new.n::text$$, retain => true)")
     dice = random.Random(SEED)
     committed = 0

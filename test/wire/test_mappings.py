@@ -169,7 +169,7 @@ def test_mapped_rows_survive_kill_9(new_server, topic, name):
     from harness.rawmqtt import RawClient
 
     server = new_server().start()
-    server.psql(f"CREATE TABLE {name} (v text); SELECT pgmqtt.add_mapping('{name}', '{name}',"
+    server.psql(f"CREATE TABLE {name} (v text PRIMARY KEY); SELECT pgmqtt.add_mapping('{name}', '{name}',"
                 f"$$'{topic}/' || new.v$$, retain => true)")
     session = server.connect()
     session.cursor().execute(f"INSERT INTO {name} SELECT generate_series(1, 100)::text")
