@@ -38,14 +38,11 @@ EXTRA_CLEAN = build $(OBJS:.o=.d)
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# PGXS compiles C++ with the C warning flags of the server; ours replace them.
-override CXXFLAGS += $(PG_CXXFLAGS)
-
 pgmqtt.so: $(CORE_LIB)
 
 $(CORE_LIB): $(CORE_OBJS)
 	rm -f $@
-	ar rcs $@ $^
+	ar qcs $@ $^
 
 build/core/%.o: src/%.cpp
 	@mkdir -p $(@D)
@@ -61,6 +58,7 @@ help:
 	@echo 'make install       install it into the server that pg_config names'
 	@echo 'make installcheck  regression tests against a running server (preloaded, PGPORT)'
 	@echo 'make check-unit    unit tests and packet tables of the floors without PostgreSQL'
+	@echo 'make check-boundary  errors, exceptions and dying workers where C++ meets PostgreSQL'
 	@echo 'make check-wire    a private server and real clients'
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'

@@ -16,6 +16,8 @@ BEGIN
 END
 $$;
 
+-- Made here and not by the control file, so that it belongs to the extension and goes with it.
+CREATE SCHEMA pgmqtt;
 GRANT USAGE ON SCHEMA pgmqtt TO PUBLIC;
 
 -- ------------------------------------------------------------------------------------------------
@@ -173,12 +175,111 @@ REVOKE ALL ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) FROM PUB
 GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
--- CDC mappings: rows to topics.
---   @mapping@
+-- CDC mappings: rows to topics. topic, payload, filter and properties are SQL expressions over new, old,
+-- op, lsn, xid, commit_ts and absent; they run as the mapping's owner, who is the caller of add_mapping.
+CREATE FUNCTION pgmqtt.add_mapping(
+    name text,
+    source regclass,
+    topic text,
+    payload text DEFAULT NULL,
+    filter text DEFAULT NULL,
+    operations text[] DEFAULT '{insert,update,delete}',
+    qos int DEFAULT 1,
+    retain boolean DEFAULT false,
+    properties text DEFAULT NULL,
+    on_error text DEFAULT 'skip'
+) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_add_mapping';
+COMMENT ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) IS 'Publishes the committed changes of a table; in force when the COMMIT returns';
+REVOKE ALL ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.add_mapping(text, regclass, text, text, text, text[], int, boolean, text, text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.drop_mapping(name text) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_drop_mapping';
+COMMENT ON FUNCTION pgmqtt.drop_mapping(text) IS 'Removes a mapping; the replication slot goes with the last one';
+REVOKE ALL ON FUNCTION pgmqtt.drop_mapping(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.drop_mapping(text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.alter_mapping(name text, enabled boolean) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_alter_mapping';
+COMMENT ON FUNCTION pgmqtt.alter_mapping(text, boolean) IS 'Switches a mapping off and on; what is committed while it is off is not published';
+REVOKE ALL ON FUNCTION pgmqtt.alter_mapping(text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.alter_mapping(text, boolean) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.preview_mapping(name text, predicate text DEFAULT NULL, "limit" int DEFAULT 10,
+    OUT topic text, OUT payload text, OUT qos int, OUT retain boolean) RETURNS SETOF record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_preview_mapping';
+COMMENT ON FUNCTION pgmqtt.preview_mapping(text, text, int) IS 'What a mapping would publish for the rows that are there now, with op SNAPSHOT; publishes nothing';
+REVOKE ALL ON FUNCTION pgmqtt.preview_mapping(text, text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.preview_mapping(text, text, int) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.mapping_status(id int, enabled boolean,
+    OUT status text, OUT message text, OUT published bigint, OUT errors bigint) RETURNS record
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_mapping_status';
+COMMENT ON FUNCTION pgmqtt.mapping_status(int, boolean) IS 'How a mapping is doing; see pgmqtt.mappings';
+REVOKE ALL ON FUNCTION pgmqtt.mapping_status(int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.mapping_status(int, boolean) TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.mappings AS
+    SELECT m.name, m.source, m.topic, m.payload, m.filter, m.operations, m.qos, m.retain, m.properties,
+           m.on_error, m.owner, m.enabled, s.status, s.message, s.published, s.errors, m.created_at
+    FROM pgmqtt.mapping m
+    CROSS JOIN LATERAL pgmqtt.mapping_status(m.id, m.enabled) s;
+COMMENT ON VIEW pgmqtt.mappings IS 'Mappings, how they are doing, and what they published since the server started';
+GRANT SELECT ON pgmqtt.mappings TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
 -- ------------------------------------------------------------------------------------------------
 -- Sinks: topics to rows.
---   @sink@
+
+CREATE INDEX dead_letter_sink ON pgmqtt.dead_letter (name, id) WHERE source = 'sink';
+
+CREATE FUNCTION pgmqtt.add_sink(name text, filter text, statement text, qos int DEFAULT 1,
+    on_error text DEFAULT 'dead_letter') RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_add_sink';
+COMMENT ON FUNCTION pgmqtt.add_sink(text, text, text, int, text) IS 'Runs a statement over batches of messages whose topics match a filter. The statement reads them as relation msg and runs as the caller of this function';
+REVOKE ALL ON FUNCTION pgmqtt.add_sink(text, text, text, int, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.add_sink(text, text, text, int, text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.drop_sink(name text) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_drop_sink';
+COMMENT ON FUNCTION pgmqtt.drop_sink(text) IS 'Removes a sink; messages that still wait for it become dead letters';
+REVOKE ALL ON FUNCTION pgmqtt.drop_sink(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.drop_sink(text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.alter_sink(name text, enabled boolean) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_alter_sink';
+COMMENT ON FUNCTION pgmqtt.alter_sink(text, boolean) IS 'Stops or starts a sink; messages that still wait when it stops become dead letters';
+REVOKE ALL ON FUNCTION pgmqtt.alter_sink(text, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.alter_sink(text, boolean) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.redrive(sink text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_redrive';
+COMMENT ON FUNCTION pgmqtt.redrive(text) IS 'Runs the dead letters of a sink, or of all, through its statement again, in order and in this transaction. Those that are stored now are deleted; returns how many';
+REVOKE ALL ON FUNCTION pgmqtt.redrive(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.redrive(text) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.sink_status(OUT sink_id int, OUT status text, OUT message text,
+    OUT messages bigint, OUT dead_letters bigint, OUT retries bigint, OUT pending bigint)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_sink_status';
+COMMENT ON FUNCTION pgmqtt.sink_status() IS 'What the sink worker says about its sinks; no rows while it does not run. View pgmqtt.sinks shows it';
+REVOKE ALL ON FUNCTION pgmqtt.sink_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.sink_status() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+-- messages, retries and pending since the sink worker started; dead_letters: what is there now.
+CREATE VIEW pgmqtt.sinks AS
+    SELECT s.name, s.filter, s.statement, s.qos, s.on_error, s.owner, s.enabled,
+           CASE WHEN NOT s.enabled THEN 'disabled' ELSE coalesce(w.status, 'stopped') END AS status,
+           w.message,
+           coalesce(w.messages, 0) AS messages,
+           (SELECT count(*) FROM pgmqtt.dead_letter d
+            WHERE d.source = 'sink' AND d.name = s.name) AS dead_letters,
+           coalesce(w.retries, 0) AS retries,
+           coalesce(w.pending, 0) AS pending,
+           s.created_at
+    FROM pgmqtt.sink s LEFT JOIN pgmqtt.sink_status() w ON w.sink_id = s.id;
+COMMENT ON VIEW pgmqtt.sinks IS 'Sinks and how they are: status is active, waiting (a transient error), error (the statement cannot run), disabled or stopped (the worker does not run)';
+GRANT SELECT ON pgmqtt.sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
 -- ------------------------------------------------------------------------------------------------
 -- Watching.

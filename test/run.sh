@@ -2,13 +2,13 @@
 # Installs what the tests need, builds, runs every kind of test, and ends with one line that sums
 # them all:   N passed, N failed
 #   bash test/run.sh             all kinds
-#   bash test/run.sh lint wire   only these, of: unit fuzz lint regress wire crash
+#   bash test/run.sh lint wire   only these, of: unit fuzz lint boundary regress wire crash
 # FUZZ_SECONDS per fuzz target (15) and CRASH_ROUNDS (8) make the long ones longer.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 python=/usr/bin/python3  # Debian's, which has its packages; another may be first on PATH
-kinds=(unit fuzz lint regress wire crash)
+kinds=(unit fuzz lint boundary regress wire crash)
 chosen=("${@:-${kinds[@]}}")
 results=build/test-results
 total_passed=0 total_failed=0 total_skipped=0
@@ -77,6 +77,11 @@ run_pytest() {
     record_junit "$kind" $?
 }
 
+run_boundary() {
+    make -s "-j$(nproc)" build/boundary/pgmqtt_boundary.so || give_up "the boundary's test module"
+    run_pytest boundary test/boundary
+}
+
 run_regress() {
     local log=$results/regress.log status
     "$python" test/harness/server.py --no-extension -c pgmqtt.database=contrib_regression -- \
@@ -92,6 +97,7 @@ run_one() {
         unit) run_unit ;;
         fuzz) run_fuzz ;;
         lint) run_pytest lint -rP test/lint ;;
+        boundary) run_boundary ;;
         regress) run_regress ;;
         wire) run_pytest wire test/wire ;;
         crash) CRASH_ROUNDS=${CRASH_ROUNDS:-8} run_pytest crash test/crash ;;

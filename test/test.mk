@@ -48,6 +48,22 @@ fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
 	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
 	done
 
+# The boundary with PostgreSQL, in a module of its own that is preloaded in place of pgmqtt.
+BOUNDARY_OBJS = $(patsubst %.cpp,%.o,$(wildcard test/boundary/*.cpp)) src/workers/main.o \
+    $(filter-out src/pg/properties.o,$(patsubst %.cpp,%.o,$(wildcard src/pg/*.cpp)))
+BOUNDARY_MODULE = build/boundary/pgmqtt_boundary.so
+EXTRA_CLEAN += $(wildcard test/boundary/*.o test/boundary/*.d)
+
+$(BOUNDARY_MODULE): $(BOUNDARY_OBJS)
+	@mkdir -p $(@D)
+	$(CXX) -shared -o $@ $^ -lxxhash -Wl,-z,relro -Wl,-z,now
+
+.PHONY: check-boundary
+check-boundary: $(BOUNDARY_MODULE)
+	$(PYTEST) $(or $(T),test/boundary)
+
+-include $(BOUNDARY_OBJS:.o=.d)
+
 # Debian's python3 has pytest, paho and psycopg2; `bash test/run.sh` installs them. T=file narrows.
 PYTEST = /usr/bin/python3 -m pytest -q -p no:cacheprovider --tb=short
 check-wire: all

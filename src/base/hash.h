@@ -21,4 +21,11 @@ struct BytesHash {
     size_t operator()(ByteView bytes) const { return hash(bytes); }
 };
 
+// The same for keys that strangers choose: without the seed nobody can make them collide.
+struct SeededBytesHash {
+    using is_transparent = void;
+    uint64_t seed = 0;
+    size_t operator()(ByteView bytes) const { return hash(bytes, seed); }
+};
+
 }  // namespace pgmqtt::base

@@ -2,9 +2,9 @@
 // Pure bytes; the transport is pg/queue.h. Every batch has a number, given by its sender, that its
 // acknowledgement repeats; numbers grow by one and start at 1 with each broker start.
 //
-//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the outbox)
-//   broker -> sink    SinkBatch        sink  -> broker   Completion batches
-//   cdc    -> broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
+//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the
+//   outbox) broker -> sink    SinkBatch        sink  -> broker   Completion batches cdc    ->
+//   broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct MessageView {
     ByteView payload;
     mqtt::Qos qos = mqtt::Qos::k0;
     bool retain = false;
-    ByteView properties;  // mqtt::encode_message_properties
+    ByteView properties{};  // mqtt::encode_message_properties
     base::WallTime received_at{};
     base::WallTime expires_at = base::WallTime::max();  // max: never
 };
@@ -46,11 +46,11 @@ struct StoreRecord {
 
 // --- broker -> sink: a message and the sinks whose filter it matched.
 struct SinkRecord {
-    uint64_t token = 0;               // repeated by the completion
-    std::vector<uint32_t> sink_ids;   // pgmqtt.sink.id
+    uint64_t token = 0;              // repeated by the completion
+    std::vector<uint32_t> sink_ids;  // pgmqtt.sink.id
     MessageView message;
-    ByteView client_id;               // empty: came from SQL
-    ByteView username;                // empty: anonymous
+    ByteView client_id;  // empty: came from SQL
+    ByteView username;   // empty: anonymous
 };
 
 // --- cdc -> broker, store -> broker: publishes that the database makes.
@@ -79,8 +79,17 @@ class BatchWriter {
     void add(const PublishRecord& record);
     void add(const CompletionRecord& record);
 
+    // Records that were encoded before, by a writer of the same kind.
+    void add_encoded(ByteView records, uint32_t count);
+
+    // The records without the header; the offset of a record in it stays what it was when added.
+    ByteView records() const { return ByteView(bytes_).substr(kHeaderSize); }
+
     // The batch with its header. Valid until the next add() or clear().
     ByteView finish(uint64_t number);
+
+    // Format byte, kind, number, count.
+    static constexpr size_t kHeaderSize = 1 + 1 + 8 + 4;
 
    private:
     BatchKind kind_;
@@ -98,13 +107,17 @@ class BatchReader {
     uint64_t number() const { return number_; }
     uint32_t count() const { return count_; }  // records in the batch
 
-    // Each returns false at the end or on a malformed record (then ok() is false).
+    // Each returns false at the end or on a malformed record (then ok() is false). A record of the
+    // wrong kind is malformed; so are bytes behind the last record.
     bool next(StoreRecord& record);
     bool next(SinkRecord& record);
     bool next(PublishRecord& record);
     bool next(CompletionRecord& record);
 
    private:
+    bool begin_record(BatchKind kind);
+    bool end_record(bool record_ok);
+
     base::ByteReader reader_;
     bool ok_ = false;
     BatchKind kind_ = BatchKind::kStore;
@@ -113,7 +126,8 @@ class BatchReader {
     uint32_t read_ = 0;
 };
 
-// An acknowledgement that a whole batch is done: header only (kCompletion of a store batch, kPublishDone).
+// An acknowledgement that a whole batch is done: header only (kCompletion of a store batch,
+// kPublishDone).
 std::string batch_done(BatchKind kind, uint64_t number);
 
 }  // namespace pgmqtt::broker

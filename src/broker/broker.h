@@ -1,7 +1,7 @@
 // MQTT as a pure state machine: packets, completions and time in, a Turn out.
 //
-// The invariant: memory may be ahead of the disk, the wire never. A PUBACK whose promise is a row or
-// a stored retained message leaves only after the completion that says so came back.
+// The invariant: memory may be ahead of the disk, the wire never. A PUBACK whose promise is a row
+// or a stored retained message leaves only after the completion that says so came back.
 #pragma once
 
 #include <cstdint>

@@ -10,19 +10,19 @@ namespace pgmqtt::broker {
 enum class QueuePolicy : uint8_t { kDropOldest, kDropNewest, kReject, kDisconnect };
 
 struct Config {
-    uint32_t max_packet_size = 1 << 20;       // bytes, a whole packet
-    uint16_t max_inflight = 100;              // server's Receive Maximum; cap of the outgoing window
-    uint32_t max_queued_messages = 100000;    // per session
-    uint64_t max_queued_bytes = 100ull << 20; // per session
+    uint32_t max_packet_size = 1 << 20;     // bytes, a whole packet
+    uint16_t max_inflight = 100;            // server's Receive Maximum; cap of the outgoing window
+    uint32_t max_queued_messages = 100000;  // per session
+    uint64_t max_queued_bytes = 100ull << 20;  // per session
     QueuePolicy queue_policy = QueuePolicy::kDropOldest;
-    size_t client_buffer = 256 << 10;         // bytes of unsent output before QoS 0 is dropped
-    uint16_t max_keep_alive = 65535;          // seconds
+    size_t client_buffer = 256 << 10;  // bytes of unsent output before QoS 0 is dropped
+    uint16_t max_keep_alive = 65535;   // seconds
     uint32_t connect_timeout_ms = 10000;
-    uint32_t max_subscriptions = 1000;        // per session
+    uint32_t max_subscriptions = 1000;  // per session
     uint32_t max_retained = 1000000;
     uint64_t max_retained_bytes = 1ull << 30;
-    uint16_t topic_alias_maximum = 64;        // what we accept from a client
-    size_t max_pending_bytes = 32 << 20;      // waiting for store or sink before publishers are paused
+    uint16_t topic_alias_maximum = 64;    // what we accept from a client
+    size_t max_pending_bytes = 32 << 20;  // waiting for store or sink before publishers are paused
 };
 
 }  // namespace pgmqtt::broker

@@ -1,5 +1,5 @@
-// What one turn of the broker asks the world to do. The broker itself does nothing: it has no socket,
-// no clock and no table.
+// What one turn of the broker asks the world to do. The broker itself does nothing: it has no
+// socket, no clock and no table.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,11 @@ struct LogLine {
 };
 
 struct Turn {
-    std::vector<ConnectionId> dirty;         // have unsent output: Broker::outbox()
-    std::vector<CloseRequest> close;         // send what is in the outbox, then close
-    std::vector<ConnectionId> resumed;       // were paused and may be read again
+    std::vector<ConnectionId> dirty;    // have unsent output: Broker::outbox()
+    std::vector<CloseRequest> close;    // send what is in the outbox, then close
+    std::vector<ConnectionId> resumed;  // were paused and may be read again
     std::vector<AuthRequest> authenticate;
-    std::vector<uint64_t> publishes_done;    // batches of source kCdc/kOutbox: see PublishSource
+    std::vector<uint64_t> publishes_done;  // batches of source kCdc/kOutbox: see PublishSource
     std::vector<uint64_t> outbox_done;
     BatchWriter store{BatchKind::kStore};
     BatchWriter sink{BatchKind::kSink};

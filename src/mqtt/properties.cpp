@@ -1,7 +1,9 @@
 #include "mqtt/properties.h"
 
 #include <array>
+#include <iterator>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "mqtt/topic.h"
@@ -188,19 +190,6 @@ void decode_list(wire::Reader& in, Place place, Properties& properties) {
 
 // --- values to bytes ---
 
-// Calls visit(rule, value) for each property that is present and may stand in `place`.
-template <class Visit>
-void for_each_present(const Properties& properties, Place place, Visit visit) {
-    for (const Rule& rule : kRules) {
-        if (!includes(rule.places, place)) continue;
-        std::visit(
-            [&](auto member) {
-                for_each_value(properties.*member, [&](const auto& value) { visit(rule, value); });
-            },
-            rule.member);
-    }
-}
-
 template <class T, class Visit>
 void for_each_value(const std::optional<T>& values, Visit visit) {
     if (values) visit(*values);
@@ -209,6 +198,25 @@ void for_each_value(const std::optional<T>& values, Visit visit) {
 template <class T, class Visit>
 void for_each_value(const std::vector<T>& values, Visit visit) {
     for (const T& value : values) visit(value);
+}
+
+template <size_t kIndex, class Visit>
+void visit_rule(const Properties& properties, Place place, Visit visit) {
+    constexpr const Rule& kRule = kRules[kIndex];
+    constexpr auto kMember = std::get<kRule.member.index()>(kRule.member);
+    if (!includes(kRule.places, place)) return;
+    for_each_value(properties.*kMember, [&](const auto& value) { visit(kRule, value); });
+}
+
+// Calls visit(rule, value) for each property that is present and may stand in `place`. Unrolled:
+// each delivery of a PUBLISH comes here, most often to find nothing, and a std::visit for each rule
+// takes more than twice as long.
+template <class Visit>
+void for_each_present(const Properties& properties, Place place, Visit visit) {
+    [&]<size_t... kIndexes>(std::index_sequence<kIndexes...>) {
+        (visit_rule<kIndexes>(properties, place, visit), ...);
+    }
+    (std::make_index_sequence<std::size(kRules)>{});
 }
 
 struct AddSize {
@@ -282,7 +290,10 @@ size_t properties_size(const Properties& properties, Place place) {
 }
 
 void encode_properties(const Properties& properties, Place place, std::string& out) {
-    size_t size = properties_size(properties, place);
+    encode_properties(properties, place, properties_size(properties, place), out);
+}
+
+void encode_properties(const Properties& properties, Place place, size_t size, std::string& out) {
     wire::put_variable_integer(out, static_cast<uint32_t>(size));
     if (size > 0) for_each_present(properties, place, WriteValue{out});
 }

@@ -31,6 +31,9 @@ void decode_properties(wire::Reader& in, Place place, Properties& properties);
 // Appends the section with its length; properties are in the order of their identifiers.
 void encode_properties(const Properties& properties, Place place, std::string& out);
 
+// The same when the caller knows properties_size() already.
+void encode_properties(const Properties& properties, Place place, size_t size, std::string& out);
+
 // Bytes of the section without its length.
 size_t properties_size(const Properties& properties, Place place);
 

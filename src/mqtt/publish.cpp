@@ -70,11 +70,13 @@ void encode_publish_head(const Publish& publish, Version version, std::string& o
     if (publish.dup) first |= kDupFlag;
     if (publish.retain) first |= kRetainFlag;
     base::put_u8(out, static_cast<uint8_t>(first));
-    size_t length = remaining_length(publish, property_bytes(publish, version), version);
+    size_t properties = property_bytes(publish, version);
+    size_t length = remaining_length(publish, properties, version);
     wire::put_variable_integer(out, static_cast<uint32_t>(length));
     base::put_prefixed16(out, publish.topic);
     if (publish.qos != Qos::k0) base::put_u16(out, publish.packet_id);
-    if (version == Version::k5) encode_properties(publish.properties, Place::kPublish, out);
+    if (version == Version::k5)
+        encode_properties(publish.properties, Place::kPublish, properties, out);
 }
 
 void encode(const Publish& publish, Version version, std::string& out) {

@@ -67,7 +67,6 @@ size_t Server::input_bytes() const {
 
 void Server::State::turn(Handler& handler) {
     collect_events();
-    finish_lingering();
     serve_queue(handler);
     settle(handler);
     // After settling: who left makes room for who waits. After serving: a storm of connects cannot
@@ -121,16 +120,6 @@ void Server::State::note_event(const PollEvent& event) {
     }
 }
 
-void Server::State::finish_lingering() {
-    if (table.first_lingering() == ConnectionTable::kNone) return;
-    const base::MonoTime now = base::MonoTime::clock::now();
-    for (uint32_t slot; (slot = table.first_lingering()) != ConnectionTable::kNone;) {
-        const Connection& connection = table.at(slot);
-        if (connection.linger_until > now) break;
-        finish(slot, connection.close_reason);
-    }
-}
-
 void Server::State::serve_queue(Handler& handler) {
     serving_.clear();
     serving_.swap(queue_);
@@ -144,13 +133,25 @@ void Server::State::serve_queue(Handler& handler) {
 }
 
 void Server::State::settle(Handler& handler) {
-    while (!closing_.empty() || !closed_.empty()) {
+    do {
         for (size_t i = 0; i < closing_.size(); ++i) {
             const uint32_t slot = closing_[i];
             if (table.at(slot).closing()) advance_close(slot, limits.read_budget, handler);
         }
         closing_.clear();
+        // After those were begun: however late we are, the last bytes are tried once.
+        finish_lingering();
         tell_closed(handler);
+    } while (!closing_.empty() || !closed_.empty());
+}
+
+void Server::State::finish_lingering() {
+    if (table.first_lingering() == ConnectionTable::kNone) return;
+    const base::MonoTime now = base::MonoTime::clock::now();
+    for (uint32_t slot; (slot = table.first_lingering()) != ConnectionTable::kNone;) {
+        const Connection& connection = table.at(slot);
+        if (connection.linger_until > now) break;
+        finish(slot, connection.close_reason);
     }
 }
 

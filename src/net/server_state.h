@@ -57,14 +57,14 @@ class Server::State {
     // The turn, in this order.
     void collect_events();
     void note_event(const PollEvent& event);
-    void finish_lingering();
     void serve_queue(Handler& handler);
     void settle(Handler& handler);
+    void finish_lingering();
     void tell_closed(Handler& handler);
 
     // accepting.cpp
     void accept_waiting(Handler& handler);
-    bool admit(int fd, const sockaddr_storage& peer, Handler& handler);
+    bool admit(const Listeners::Accepted& accepted, Handler& handler);
     void reserve_queues();
     Refused refuse_with_reserve();
     void suspend_accepting();

@@ -31,8 +31,9 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
             advance_close(slot, budget, handler);
         } else if (c.phase == Phase::kOpen) {
             read(slot, budget, handler);
-            // The last words of a peer that does not listen any more were worth hearing.
-            if (broken && c.phase == Phase::kOpen) fail(slot, c.write_error);
+            // The last words of a peer that does not listen any more are worth hearing.
+            const bool heard = !c.readable || c.paused;
+            if (broken && heard && c.phase == Phase::kOpen) fail(slot, c.write_error);
         }
     } catch (const std::bad_alloc&) {
         if (c.alive()) finish(slot, "out of memory");
@@ -44,7 +45,10 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
 
 bool Server::State::shake_hands(uint32_t slot) {
     Connection& c = table.at(slot);
-    const IoResult result = c.transport->handshake();
+    IoResult result;
+    do {
+        result = c.transport->handshake();
+    } while (result.status == IoStatus::kPartial && c.hangup);  // see note_read()
     switch (result.status) {
         case IoStatus::kOk:
             c.phase = Phase::kOpen;
@@ -177,7 +181,8 @@ bool Server::State::send(uint32_t slot, Handler& handler) {
 void Server::State::send_blocked(uint32_t slot, Handler& handler) {
     Connection& c = table.at(slot);
     c.writable = false;
-    if (!c.output_blocked) return;  // a hangup, reported as writable too
+    // A hangup, reported as writable too, or what the input waited for.
+    if (!c.output_blocked) return watch(slot, c.watching_read, c.input_waits_for_write);
     c.output_blocked = c.output_waits_for_read = false;
     const bool progress = send(slot, handler);
     // Also when the handler had emptied the outbox itself: it may be waiting for this.

@@ -93,6 +93,8 @@ void fill_error(const ErrorData& data, Error& error) {
     error.detail = text_or_empty(data.detail);
     error.hint = text_or_empty(data.hint);
     error.context = text_or_empty(data.context);
+    error.position = data.internalpos;
+    error.query = text_or_empty(data.internalquery);
 }
 
 void fill_out_of_memory(Error& error) {
@@ -108,6 +110,8 @@ struct PlainError {
     const char* detail;
     const char* hint;
     const char* context;
+    int position;
+    const char* query;
 };
 
 const char* plain_copy(const char* text, size_t size) {
@@ -128,12 +132,13 @@ const char* plain_copy(const std::string& text) {
 }
 
 PlainError plain_error(const Error& error) {
-    return {error.sqlstate, plain_copy(error.message), plain_copy(error.detail),
-            plain_copy(error.hint), plain_copy(error.context)};
+    return {error.sqlstate,         plain_copy(error.message), plain_copy(error.detail),
+            plain_copy(error.hint), plain_copy(error.context), error.position,
+            plain_copy(error.query)};
 }
 
 PlainError plain_error(int sqlstate, const char* message) {
-    return {sqlstate, plain_copy(message, strlen(message)), nullptr, nullptr, nullptr};
+    return {sqlstate, plain_copy(message, strlen(message)), nullptr, nullptr, nullptr, 0, nullptr};
 }
 
 [[noreturn]] void raise_plain(const PlainError& error) {
@@ -144,6 +149,8 @@ PlainError plain_error(int sqlstate, const char* message) {
              errmsg_internal("%s", error.message != nullptr ? error.message : "out of memory"),
              error.detail != nullptr ? errdetail_internal("%s", error.detail) : 0,
              error.hint != nullptr ? errhint("%s", error.hint) : 0,
+             error.query != nullptr ? internalerrposition(error.position) : 0,
+             error.query != nullptr ? internalerrquery(error.query) : 0,
              error.context != nullptr ? errcontext("%s", error.context) : 0));
     pg_unreachable();
 }

@@ -26,6 +26,10 @@ struct Error {
     std::string detail;
     std::string hint;
     std::string context;
+    // Where the fault is in a statement that was run or prepared inside: the character, from 1, and
+    // the text of the statement. 0: not known.
+    int position = 0;
+    std::string query;
 
     // "22P02"
     std::string sqlstate_text() const;

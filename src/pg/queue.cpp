@@ -29,7 +29,8 @@ namespace pgmqtt::pg {
 namespace {
 
 // Each way. A turn's batch at full load is some hundred kB: several fit while the other end works
-// on one, and three links stay at 24 MB. Larger batches are streamed through it.
+// on one, and three links stay at 24 MB. Larger batches are streamed through it; the receiver's
+// copy of the largest (up to twice its size) lives as long as the connection.
 constexpr Size kRingSize = 4 * 1024 * 1024;
 constexpr int kLinkCount = 3;
 constexpr int kBrokerEnd = 0;

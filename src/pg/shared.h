@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "broker/counters.h"
+#include "pg/sink_slot.h"
 
 namespace pgmqtt::pg {
 
@@ -32,6 +33,21 @@ struct WatchedRelations {
     std::atomic<uint32_t> relations[kCapacity];
 };
 
+// What pgmqtt.mappings shows of one mapping, or of the whole stream. Written by the cdc worker only;
+// `version` is odd meanwhile. See cdc/status.h.
+struct MappingStatus {
+    static constexpr int kStream = -1;  // as id: not a mapping, the stream that feeds them
+    static constexpr int kMessageSize = 240;
+
+    std::atomic<int> id;  // 0: free
+    std::atomic<uint32_t> version;
+    std::atomic<uint64_t> published;
+    std::atomic<uint64_t> errors;
+    char state[16];
+    char message[kMessageSize];
+};
+inline constexpr int kMappingStatusCount = 256;  // further mappings work, but nobody sees how
+
 // Lives in shared memory, so: no pointers, no constructors that matter, atomics that are lock-free.
 struct Shared {
     WorkerSlot workers[kWorkerCount];
@@ -49,15 +65,18 @@ struct Shared {
     // What the workers have caught up with.
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
+    std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
     std::atomic<int> cdc_state;          // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;
     std::atomic<uint64_t> cdc_changes;  // decoded
     std::atomic<uint64_t> cdc_published;
     std::atomic<uint64_t> cdc_errors;
+    MappingStatus mapping_status[kMappingStatusCount];
     std::atomic<uint64_t> sink_rows;  // messages given to sinks and committed
     std::atomic<uint64_t> sink_dead_letters;
     std::atomic<uint64_t> sink_retries;
+    SinkSlot sinks[kSinkSlots];
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 

@@ -8,6 +8,11 @@
 
 namespace pgmqtt::pg {
 
+namespace internal {
+// Milliseconds until a worker's pending table statistics are to be flushed; -1: none pending.
+long statistics_due_ms();
+}  // namespace internal
+
 // In _PG_init: registers the four static workers (RecoveryFinished, restart after 1 s).
 void register_workers();
 
@@ -27,14 +32,19 @@ class WorkerProcess {
     bool extension_exists();
 
     // Once per turn, outside transactions: CHECK_FOR_INTERRUPTS (guarded), SIGHUP reload,
-    // pgstat_report_stat. Returns true when settings were reloaded.
+    // pgstat_report_stat; frees what the turn palloc'ed outside transactions. Returns true when
+    // settings were reloaded.
     bool housekeeping();
 
     // exit code 1, so that the postmaster starts the worker again (unless it is shutting down).
     [[noreturn]] void exit();
 
    private:
+    void connect_to_database();
+    bool check_extension();
+
     Worker self_;
+    MemoryContext turn_context_ = nullptr;
     uint64_t seen_configuration_ = 0;
     bool exists_ = false;
 };

@@ -1,0 +1,179 @@
+#include "broker/batch.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+// Changes whenever the bytes of a record do: a worker of another build must not misread them.
+constexpr uint8_t kFormat = 1;
+
+// What a record costs at least; a count that promises more records than that is a lie.
+constexpr size_t kSmallestRecord = 1;
+
+uint64_t encode_time(base::WallTime time) {
+    return static_cast<uint64_t>(time.time_since_epoch().count());
+}
+
+base::WallTime decode_time(uint64_t microseconds) {
+    return base::WallTime(std::chrono::microseconds(static_cast<int64_t>(microseconds)));
+}
+
+}  // namespace
+
+void put_message(std::string& out, const MessageView& message) {
+    base::put_prefixed16(out, message.topic);
+    base::put_prefixed32(out, message.payload);
+    base::put_u8(out, static_cast<uint8_t>(message.qos));
+    base::put_u8(out, message.retain ? 1 : 0);
+    base::put_prefixed32(out, message.properties);
+    base::put_u64(out, encode_time(message.received_at));
+    base::put_u64(out, encode_time(message.expires_at));
+}
+
+bool get_message(base::ByteReader& reader, MessageView& message) {
+    message.topic = reader.prefixed16();
+    message.payload = reader.prefixed32();
+    uint8_t qos = reader.u8();
+    uint8_t retain = reader.u8();
+    message.properties = reader.prefixed32();
+    message.received_at = decode_time(reader.u64());
+    message.expires_at = decode_time(reader.u64());
+    if (!reader.ok() || qos > 2 || retain > 1) return false;
+    message.qos = static_cast<mqtt::Qos>(qos);
+    message.retain = retain == 1;
+    return true;
+}
+
+BatchWriter::BatchWriter(BatchKind kind) : kind_(kind) {
+    clear();
+}
+
+void BatchWriter::clear() {
+    count_ = 0;
+    bytes_.assign(kHeaderSize, '\0');
+}
+
+void BatchWriter::add(const StoreRecord& record) {
+    base::put_u8(bytes_, static_cast<uint8_t>(record.kind));
+    if (record.kind == StoreKind::kUnretain) {
+        base::put_prefixed16(bytes_, record.message.topic);
+    } else {
+        put_message(bytes_, record.message);
+    }
+    ++count_;
+}
+
+void BatchWriter::add(const SinkRecord& record) {
+    base::put_u64(bytes_, record.token);
+    base::put_u32(bytes_, static_cast<uint32_t>(record.sink_ids.size()));
+    for (uint32_t id : record.sink_ids) base::put_u32(bytes_, id);
+    put_message(bytes_, record.message);
+    base::put_prefixed16(bytes_, record.client_id);
+    base::put_prefixed16(bytes_, record.username);
+    ++count_;
+}
+
+void BatchWriter::add(const PublishRecord& record) {
+    put_message(bytes_, record.message);
+    ++count_;
+}
+
+void BatchWriter::add(const CompletionRecord& record) {
+    base::put_u64(bytes_, record.token);
+    base::put_u8(bytes_, static_cast<uint8_t>(record.reason));
+    base::put_prefixed32(bytes_, record.reason_string);
+    ++count_;
+}
+
+void BatchWriter::add_encoded(ByteView records, uint32_t count) {
+    bytes_.append(records);
+    count_ += count;
+}
+
+ByteView BatchWriter::finish(uint64_t number) {
+    std::string header;
+    base::put_u8(header, kFormat);
+    base::put_u8(header, static_cast<uint8_t>(kind_));
+    base::put_u64(header, number);
+    base::put_u32(header, count_);
+    bytes_.replace(0, kHeaderSize, header);
+    return bytes_;
+}
+
+BatchReader::BatchReader(ByteView batch) : reader_(batch) {
+    uint8_t format = reader_.u8();
+    uint8_t kind = reader_.u8();
+    number_ = reader_.u64();
+    count_ = reader_.u32();
+    ok_ = reader_.ok() && format == kFormat && kind >= static_cast<uint8_t>(BatchKind::kStore) &&
+          kind <= static_cast<uint8_t>(BatchKind::kPublishDone) &&
+          count_ <= reader_.remaining() / kSmallestRecord;
+    if (!ok_) {
+        count_ = 0;
+        return;
+    }
+    kind_ = static_cast<BatchKind>(kind);
+    if (count_ == 0 && reader_.remaining() > 0) ok_ = false;
+}
+
+bool BatchReader::begin_record(BatchKind kind) {
+    if (!ok_ || read_ == count_) return false;
+    if (kind_ != kind) ok_ = false;
+    return ok_;
+}
+
+bool BatchReader::end_record(bool record_ok) {
+    ok_ = record_ok && reader_.ok();
+    if (!ok_) return false;
+    ++read_;
+    if (read_ == count_ && reader_.remaining() > 0) ok_ = false;
+    return ok_;
+}
+
+bool BatchReader::next(StoreRecord& record) {
+    if (!begin_record(BatchKind::kStore)) return false;
+    uint8_t kind = reader_.u8();
+    record.kind = static_cast<StoreKind>(kind);
+    switch (record.kind) {
+        case StoreKind::kRetain:
+            return end_record(get_message(reader_, record.message));
+        case StoreKind::kUnretain:
+            record.message = {};
+            record.message.topic = reader_.prefixed16();
+            return end_record(true);
+    }
+    return end_record(false);
+}
+
+bool BatchReader::next(SinkRecord& record) {
+    if (!begin_record(BatchKind::kSink)) return false;
+    record.token = reader_.u64();
+    uint32_t sinks = reader_.u32();
+    record.sink_ids.clear();
+    // Checked before anything is allocated for it.
+    if (!reader_.ok() || sinks > reader_.remaining() / sizeof(uint32_t)) return end_record(false);
+    for (uint32_t i = 0; i < sinks; ++i) record.sink_ids.push_back(reader_.u32());
+    bool message_ok = get_message(reader_, record.message);
+    record.client_id = reader_.prefixed16();
+    record.username = reader_.prefixed16();
+    return end_record(message_ok);
+}
+
+bool BatchReader::next(PublishRecord& record) {
+    if (!begin_record(BatchKind::kPublish)) return false;
+    return end_record(get_message(reader_, record.message));
+}
+
+bool BatchReader::next(CompletionRecord& record) {
+    if (!begin_record(BatchKind::kCompletion)) return false;
+    record.token = reader_.u64();
+    record.reason = static_cast<mqtt::ReasonCode>(reader_.u8());
+    record.reason_string = reader_.prefixed32();
+    return end_record(true);
+}
+
+std::string batch_done(BatchKind kind, uint64_t number) {
+    return std::string(BatchWriter(kind).finish(number));
+}
+
+}  // namespace pgmqtt::broker

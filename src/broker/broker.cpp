@@ -1,0 +1,193 @@
+#include "broker/broker.h"
+
+#include <utility>
+
+#include "broker/state.h"
+
+namespace pgmqtt::broker {
+
+Broker::Broker(const Config& config, uint64_t seed)
+    : state_(std::make_unique<State>(config, seed)) {}
+Broker::~Broker() = default;
+
+void Broker::configure(const Config& config) {
+    state_->config_ = config;
+}
+void Broker::set_sinks(std::vector<SinkRoute> sinks) {
+    state_->set_sinks(sinks);
+}
+void Broker::load_retained(const MessageView& message, Now now) {
+    state_->load_retained(message, now);
+}
+
+void Broker::accepted(ConnectionId connection, Peer peer, Now now) {
+    state_->accepted(connection, std::move(peer), now);
+}
+size_t Broker::received(ConnectionId connection, base::ByteView bytes, Now now) {
+    return state_->received(connection, bytes, now);
+}
+void Broker::disconnected(ConnectionId connection, Now now) {
+    state_->disconnected(connection, now);
+}
+void Broker::drained(ConnectionId connection, Now now) {
+    state_->drained(connection, now);
+}
+
+bool Broker::paused(ConnectionId connection) const {
+    const Connection* c = state_->find(connection);
+    return c != nullptr && c->paused != 0;
+}
+
+base::Outbox* Broker::outbox(ConnectionId connection) {
+    Connection* c = state_->find(connection);
+    return c != nullptr ? &c->outbox : nullptr;
+}
+
+void Broker::authenticated(ConnectionId connection, const AuthVerdict& verdict, Now now) {
+    state_->authenticated(connection, verdict, now);
+}
+
+void Broker::store_done(uint64_t batch, Now now) {
+    state_->store_done(batch, now);
+}
+void Broker::sink_done(const CompletionRecord& completion, Now now) {
+    state_->sink_done(completion, now);
+}
+void Broker::publish(PublishSource source, uint64_t batch, BatchReader& records, Now now) {
+    state_->publish(source, batch, records, now);
+}
+void Broker::resend_store() {
+    state_->pending_.resend_store(state_->turn_.store);
+}
+void Broker::resend_sink() {
+    state_->pending_.resend_sink(state_->turn_.sink);
+}
+
+base::MonoTime Broker::next_timer() const {
+    return state_->next_timer();
+}
+void Broker::tick(Now now) {
+    state_->tick(now);
+}
+void Broker::shut_down(Now now) {
+    state_->shut_down(now);
+}
+
+Turn& Broker::turn() {
+    return state_->turn_;
+}
+void Broker::end_turn() {
+    state_->end_turn();
+}
+const Counters& Broker::counters() const {
+    return state_->counters();
+}
+uint64_t Broker::store_batch() const {
+    return state_->pending_.store_batch();
+}
+uint64_t Broker::sink_batch() const {
+    return state_->pending_.sink_batch();
+}
+
+Broker::State::State(const Config& config, uint64_t seed)
+    : config_(config),
+      seed_(seed),
+      sessions_(0, base::SeededBytesHash{seed}),
+      subscriptions_(seed),
+      retained_(seed) {}
+
+Connection* Broker::State::find(ConnectionId id) {
+    if (id.slot >= connections_.size()) return nullptr;
+    Connection* c = connections_[id.slot].get();
+    return c != nullptr && c->id == id ? c : nullptr;
+}
+
+void Broker::State::set_sinks(const std::vector<SinkRoute>& routes) {
+    for (const auto& subscription : sink_subscriptions_) subscriptions_.remove(*subscription);
+    sink_subscriptions_.clear();
+    sinks_.clear();
+    for (const SinkRoute& route : routes) {
+        // Several filters may feed one sink; a message goes to it once.
+        Sink* sink = nullptr;
+        for (const auto& known : sinks_) {
+            if (known->id == route.sink_id) sink = known.get();
+        }
+        if (sink == nullptr) {
+            sinks_.push_back(std::make_unique<Sink>());
+            sink = sinks_.back().get();
+            sink->id = route.sink_id;
+        }
+        auto subscription = std::make_unique<Subscription>();
+        subscription->sink = sink;
+        subscription->qos = route.qos;
+        subscriptions_.add(route.filter, *subscription);
+        sink_subscriptions_.push_back(std::move(subscription));
+    }
+}
+
+void Broker::State::accepted(ConnectionId id, Peer peer, Now now) {
+    if (id.slot >= connections_.size()) connections_.resize(id.slot + 1);
+    // A slot is free before it is used again; if not, nobody may be left dangling.
+    if (connections_[id.slot]) disconnected(connections_[id.slot]->id, now);
+    auto c = std::make_unique<Connection>();
+    c->id = id;
+    c->peer = std::move(peer);
+    c->connect_deadline = now.mono + std::chrono::milliseconds(config_.connect_timeout_ms);
+    connections_[id.slot] = std::move(c);
+    if (shutting_down_) return close(*connections_[id.slot], "");
+    arm(*connections_[id.slot]);
+}
+
+void Broker::State::disconnected(ConnectionId id, Now now) {
+    Connection* c = find(id);
+    if (c == nullptr) return;
+    if (c->phase == Phase::kConnected) {
+        ++counters_.connections_lost;
+        end_session(*c, true);
+    }
+    connections_[id.slot].reset();
+    settle(now);
+}
+
+void Broker::State::drained(ConnectionId id, Now now) {
+    Connection* c = find(id);
+    if (c == nullptr || c->phase != Phase::kConnected) return;
+    if (c->outbox.size() <= config_.client_buffer) resume(*c, kPausedForOutput);
+    pump(*c->session, now);
+    settle(now);
+}
+
+void Broker::State::shut_down(Now now) {
+    shutting_down_ = true;
+    // The wills first: whoever is still connected may get them.
+    for (const auto& c : connections_) {
+        if (c == nullptr || c->session == nullptr || !c->will) continue;
+        wills_.push_back({std::move(c->will), c->session->client_id, c->session->username});
+    }
+    settle(now);
+    for (const auto& c : connections_) {
+        if (c == nullptr || c->phase == Phase::kClosing) continue;
+        if (c->phase == Phase::kConnected) {
+            send_disconnect(*c, ReasonCode::kServerShuttingDown);
+            end_session(*c, false);
+        }
+        close(*c, "");
+    }
+}
+
+void Broker::State::end_turn() {
+    pending_.end_turn(turn_.store, turn_.sink);
+    for (ConnectionId id : turn_.dirty) {
+        if (Connection* c = find(id)) c->dirty = false;
+    }
+    turn_.clear();
+}
+
+const Counters& Broker::State::counters() {
+    counters_.retained = retained_.count();
+    counters_.retained_bytes = retained_.bytes();
+    counters_.pending = pending_.count();
+    return counters_;
+}
+
+}  // namespace pgmqtt::broker

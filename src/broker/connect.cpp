@@ -1,0 +1,243 @@
+// CONNECT and CONNACK, sections 3.1 and 3.2.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "broker/log_text.h"
+#include "broker/state.h"
+#include "mqtt/topic.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+// Return codes of 3.1 and 3.1.1, section 3.2.2.3.
+enum ReturnCode : uint8_t {
+    kUnacceptableProtocolVersion = 1,
+    kIdentifierRejected = 2,
+    kServerUnavailable = 3,
+    kBadUserNameOrPassword = 4,
+    kNotAuthorized = 5,
+};
+
+uint8_t connack_code(Version version, ReasonCode reason) {
+    if (version == Version::k5) {
+        return static_cast<uint8_t>(
+            mqtt::is_allowed_reason(mqtt::PacketType::kConnack, reason, mqtt::Sender::kServer)
+                ? reason
+                : ReasonCode::kUnspecifiedError);
+    }
+    switch (reason) {
+        case ReasonCode::kUnsupportedProtocolVersion:
+            return kUnacceptableProtocolVersion;
+        case ReasonCode::kClientIdentifierNotValid:
+            return kIdentifierRejected;
+        case ReasonCode::kBadUserNameOrPassword:
+        case ReasonCode::kBadAuthenticationMethod:
+            return kBadUserNameOrPassword;
+        case ReasonCode::kNotAuthorized:
+        case ReasonCode::kBanned:
+        case ReasonCode::kTopicNameInvalid:
+            return kNotAuthorized;
+        default:
+            return kServerUnavailable;
+    }
+}
+
+// A mosquitto bridge announces its state here, and must be able to connect although clients do not
+// publish to `$...`: its will is dropped when it fires.
+constexpr ByteView kBridgeState = "$SYS/broker/connection/";
+
+struct Refusal {
+    ReasonCode reason = ReasonCode::kSuccess;
+    const char* detail = "";
+};
+
+// What makes a well-formed CONNECT unacceptable whoever sent it.
+Refusal judge(const mqtt::Connect& connect) {
+    // A bridge tries level 0x84 first and goes on without the bit when told so.
+    if (connect.bridge) {
+        return {ReasonCode::kUnsupportedProtocolVersion, "bridge bit in the protocol level"};
+    }
+    if (connect.properties.authentication_method) {  // [MQTT-4.12.0-1]
+        return {ReasonCode::kBadAuthenticationMethod, "authentication method is not supported"};
+    }
+    if (connect.client_id.empty()) {
+        // 3.1 wants one always; 3.1.1 unless the session is clean [MQTT-3.1.3-8].
+        bool needs_id = connect.version == Version::k31 ||
+                        (connect.version == Version::k311 && !connect.clean_start);
+        if (needs_id) return {ReasonCode::kClientIdentifierNotValid, "client identifier is empty"};
+    }
+    if (connect.will) {
+        // We advertise Maximum QoS 1 [MQTT-3.2.2-12]; 3.x cannot know and gets QoS 1.
+        if (connect.version == Version::k5 && connect.will->qos == Qos::k2) {
+            return {ReasonCode::kQosNotSupported, "will with QoS 2"};
+        }
+        if (mqtt::begins_with_dollar(connect.will->topic) &&
+            !connect.will->topic.starts_with(kBridgeState)) {
+            return {ReasonCode::kTopicNameInvalid, "will topic begins with $"};
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+void Broker::State::handle_connect(Connection& c, const mqtt::Frame& frame, ByteView packet) {
+    auto connect = mqtt::decode_connect(frame);
+    if (!connect.ok()) return refuse_malformed_connect(c, connect.error());
+    c.version = connect->version;
+    if (auto maximum = connect->properties.maximum_packet_size) c.maximum_packet_size = *maximum;
+    Refusal refusal = judge(*connect);
+    if (refusal.reason != ReasonCode::kSuccess) {
+        return refuse_connect(c, refusal.reason, refusal.detail);
+    }
+
+    AuthRequest request{.connection = c.id,
+                        .peer = c.peer,
+                        .client_id = std::string(connect->client_id),
+                        .has_username = connect->username.has_value(),
+                        .username = std::string(connect->username.value_or("")),
+                        .has_password = connect->password.has_value(),
+                        .password = std::string(connect->password.value_or(""))};
+    turn_.authenticate.push_back(std::move(request));
+    // The packet itself is kept, and decoded again with the answer: cheaper than a second type that
+    // owns all its strings.
+    c.connect_packet = packet;
+    c.phase = Phase::kAuthenticating;
+    pause(c, kPausedForAuthentication);
+}
+
+void Broker::State::refuse_malformed_connect(Connection& c, const mqtt::DecodeError& error) {
+    constexpr uint8_t kLevel5 = 5;
+    constexpr uint8_t kBridgeBit = 0x80;
+    if (error.reason == ReasonCode::kUnsupportedProtocolVersion) {
+        // [MQTT-3.1.2-2] [MQTT-3.1.2-1]; a level of the future is answered in the latest format we
+        // know.
+        bool newer = error.protocol_level > kLevel5 && error.protocol_level < kBridgeBit;
+        c.version = newer ? Version::k5 : Version::k311;
+        return refuse_connect(c, error.reason, error.detail);
+    }
+    ++counters_.malformed;
+    if (error.protocol_level == kLevel5) {
+        c.version = Version::k5;
+        return refuse_connect(c, error.reason, error.detail);
+    }
+    ++counters_.connects_refused;
+    close(c, describe(c) + ": CONNECT refused: " + error.detail);
+}
+
+void Broker::State::refuse_connect(Connection& c, ReasonCode reason, const char* detail) {
+    ++counters_.connects_refused;
+    mqtt::Connack connack;
+    connack.code = connack_code(c.version, reason);
+    std::string text = describe(c) + ": CONNECT refused: ";
+    text += *detail != '\0' ? ByteView(detail) : mqtt::name(reason);
+    send(c, connack);
+    if (c.phase != Phase::kClosing) close(c, std::move(text));
+}
+
+void Broker::State::authenticated(ConnectionId id, const AuthVerdict& verdict, Now now) {
+    Connection* c = find(id);
+    if (c == nullptr || c->phase != Phase::kAuthenticating) return;
+    std::string packet = std::exchange(c->connect_packet, {});
+    if (verdict.reason != ReasonCode::kSuccess) {
+        refuse_connect(*c, verdict.reason, "");
+        return settle(now);
+    }
+    mqtt::Frame frame;
+    auto state = mqtt::next_frame(packet, mqtt::kMaxPacketSize, frame);
+    auto connect = mqtt::decode_connect(frame);
+    if (!state.ok() || !connect.ok()) return;  // it was good before
+    accept_connect(*c, *connect, verdict.username, now);
+    settle(now);
+}
+
+void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
+                                   const std::string& username, Now now) {
+    mqtt::Connack connack;
+    std::string client_id(connect.client_id);
+    if (client_id.empty()) {
+        client_id = assign_client_id();  // [MQTT-3.1.3-6]
+        connack.properties.assigned_client_identifier = client_id;
+    }
+    auto existing = sessions_.find(client_id);
+    if (existing != sessions_.end()) take_over(*existing->second->connection, c);
+
+    auto session = std::make_unique<Session>();
+    session->client_id = client_id;
+    session->username = username;
+    session->connection = &c;
+    session->subscriptions = decltype(session->subscriptions)(0, base::SeededBytesHash{seed_});
+    c.session = session.get();
+    sessions_.emplace(client_id, std::move(session));
+
+    ++counters_.clients;
+    agree_on_limits(c, connect, connack);
+    send(c, connack);
+    if (c.phase == Phase::kClosing) return;  // too large for this client
+    ++counters_.connects;
+    if (connect.will) keep_will(c, *connect.will, now);
+    c.phase = Phase::kConnected;
+    c.last_input = now.mono;
+    arm(c);
+    resume(c, kPausedForAuthentication);
+}
+
+// The client that was there before [MQTT-3.1.4-3].
+void Broker::State::take_over(Connection& old, const Connection& by) {
+    ++counters_.takeovers;
+    std::string text = describe(old) + ": its client identifier connected again from " +
+                       by.peer.address + ":" + std::to_string(by.peer.port);
+    send_disconnect(old, ReasonCode::kSessionTakenOver);
+    end_session(old, true);
+    close(old, std::move(text));
+}
+
+void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
+                                    mqtt::Connack& connack) {
+    c.receive_quota = std::max<uint16_t>(config_.max_inflight, 1);
+    c.packet_size_limit = config_.max_packet_size;
+    uint32_t keep_alive = connect.keep_alive;
+    if (connect.version == Version::k5) {
+        const mqtt::Properties& asked = connect.properties;
+        c.receive_maximum = asked.receive_maximum.value_or(65535);
+        c.session_expiry_interval = asked.session_expiry_interval.value_or(0);
+        c.problem_information = asked.request_problem_information.value_or(1) != 0;
+        c.alias_maximum = config_.topic_alias_maximum;
+
+        mqtt::Properties& told = connack.properties;
+        if (c.session_expiry_interval > 0) told.session_expiry_interval = 0;
+        if (c.receive_quota < 65535) told.receive_maximum = c.receive_quota;
+        told.maximum_qos = 1;
+        told.maximum_packet_size = std::min(c.packet_size_limit, mqtt::kMaxRemainingLength);
+        if (c.alias_maximum > 0) told.topic_alias_maximum = c.alias_maximum;
+        told.shared_subscription_available = 0;
+        // 0 asks for no keep alive, which is more than any limit.
+        bool above = keep_alive > config_.max_keep_alive ||
+                     (keep_alive == 0 && config_.max_keep_alive < 65535);
+        if (above) {
+            keep_alive = config_.max_keep_alive;
+            told.server_keep_alive = config_.max_keep_alive;  // [MQTT-3.2.2-21]
+        }
+    }
+    c.patience = std::chrono::milliseconds(keep_alive * 1500);  // [MQTT-3.1.2-22]
+}
+
+std::string Broker::State::assign_client_id() {
+    std::string id;
+    do {
+        std::string counter;
+        base::put_u64(counter, ++assigned_ids_);
+        std::array<uint64_t, 2> words = {base::hash(counter, seed_), base::hash(counter, ~seed_)};
+        id = "pgmqtt-";
+        for (uint64_t word : words) {
+            for (int shift = 60; shift >= 0; shift -= 4) {
+                id += "0123456789abcdef"[word >> shift & 15];
+            }
+        }
+    } while (sessions_.contains(id));
+    return id;
+}
+
+}  // namespace pgmqtt::broker

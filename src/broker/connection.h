@@ -1,0 +1,82 @@
+// One client connection, from accept to close.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/outbox.h"
+#include "base/time.h"
+#include "broker/fifo.h"
+#include "broker/message.h"
+#include "broker/turn.h"
+#include "mqtt/packet.h"
+
+namespace pgmqtt::broker {
+
+struct Session;
+
+enum class Phase : uint8_t {
+    kAwaitingConnect,
+    kAuthenticating,  // CONNECT was good, the answer of authenticated() is outstanding
+    kConnected,
+    kClosing,  // in Turn::close; nothing more is read or sent
+};
+
+// Why a connection is not read. It is read again when none is left.
+enum PauseReason : uint8_t {
+    kPausedForAuthentication = 1,
+    kPausedForAcknowledgements = 2,  // 3.x publishers know no Receive Maximum
+    kPausedForPending = 4,           // max_pending_bytes
+    kPausedForOutput = 8,            // asks for answers and does not read them
+};
+
+// A PUBACK that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2].
+struct OwedPuback {
+    uint16_t packet_id = 0;
+    bool ready = false;
+    mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
+    std::string reason_string;
+};
+
+struct Connection {
+    ConnectionId id;
+    Peer peer;
+    Phase phase = Phase::kAwaitingConnect;
+    mqtt::Version version = mqtt::Version::k311;
+    base::Outbox outbox;
+    bool dirty = false;   // is in Turn::dirty
+    bool doomed = false;  // will be disconnected at the end of this input: queue_policy
+    uint8_t paused = 0;   // PauseReason bits
+
+    std::string connect_packet;  // while kAuthenticating; decoded again then
+    Session* session = nullptr;  // while kConnected
+    MessagePtr will;
+
+    // What the client said in CONNECT.
+    uint32_t receive_maximum = 65535;
+    uint32_t maximum_packet_size = UINT32_MAX;
+    uint32_t session_expiry_interval = 0;
+    bool problem_information = true;
+
+    // What we said in CONNACK; a reload changes it for the next connection only.
+    uint16_t receive_quota = 0;
+    uint16_t alias_maximum = 0;
+    uint32_t packet_size_limit = 0;
+
+    std::vector<std::string> aliases;  // from the client; index is the alias
+
+    Fifo<OwedPuback> owed;
+    uint64_t first_owed = 0;  // number of owed.front()
+
+    // Timers: `armed` is when the heap will ask about this connection, `last_input` and
+    // `connect_deadline` decide then.
+    base::MonoTime armed = base::kNever;
+    base::MonoTime connect_deadline = base::kNever;
+    base::MonoTime last_input{};
+    std::chrono::milliseconds patience{0};  // 1.5 x keep alive; 0: none
+};
+
+}  // namespace pgmqtt::broker

@@ -1,0 +1,156 @@
+// The message of the current route to one receiver: into its outbox now, or into its queue.
+#include <algorithm>
+#include <utility>
+
+#include "broker/state.h"
+
+namespace pgmqtt::broker {
+
+void Broker::State::deliver(const Target& target) {
+    Session& session = *target.session;
+    Connection& c = *session.connection;
+    if (c.doomed) return;
+    // [MQTT-3.8.4-8]; no more than Maximum QoS 1 was granted.
+    Qos qos = std::min(route_.qos, target.qos);
+    bool retain = target.retain_as_published && route_.retain;  // [MQTT-3.3.1-12] [MQTT-3.3.1-13]
+
+    if (must_queue(session, qos)) return enqueue(session, target, qos, retain);
+    if (qos == Qos::k0 && c.outbox.size() > config_.client_buffer) {
+        ++counters_.dropped_slow_qos0;
+        return;
+    }
+    send_now(c, target, qos, retain);
+}
+
+// What waits goes first [MQTT-4.6.0-5]. QoS 0 passes waiting QoS 1, which is another order, but not
+// retained messages: those may be of its own topic.
+bool Broker::State::must_queue(const Session& session, Qos qos) const {
+    if (!session.retained.empty() || session.queued_qos0 > 0) return true;
+    if (qos == Qos::k0) return false;
+    const Connection& c = *session.connection;
+    return !session.queue.empty() || session.window.full(window_limit(c)) ||
+           c.outbox.size() > config_.client_buffer;
+}
+
+size_t Broker::State::window_limit(const Connection& c) const {
+    return std::min<size_t>(c.receive_maximum, std::max<uint16_t>(config_.max_inflight, 1));
+}
+
+void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool retain) {
+    const Variant* encoded;
+    mqtt::Publish& publish = *route_.publish;
+    if (target.identifiers == kNoLink || c.version != Version::k5) {
+        encoded = &variant(c.version, qos, retain);
+    } else {
+        publish.qos = qos;
+        publish.retain = retain;
+        publish.properties.subscription_identifiers.clear();
+        for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
+            publish.properties.subscription_identifiers.push_back(route_.links[link].identifier);
+        }
+        encode_variant(route_.odd, c.version);
+        publish.properties.subscription_identifiers.clear();
+        encoded = &route_.odd;
+    }
+    bool shared = publish.payload.size() >= Route::kSharedPayload;
+    size_t size = encoded->bytes.size() + (shared ? publish.payload.size() : 0);
+    if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+        ++counters_.dropped_too_large;
+        return;
+    }
+    std::string& tail = c.outbox.tail();
+    size_t start = tail.size();
+    tail.append(encoded->bytes);
+    if (qos == Qos::k1) {
+        uint16_t id = target.session->window.start();
+        ++counters_.inflight;
+        tail[start + encoded->identifier_at] = static_cast<char>(id >> 8);
+        tail[start + encoded->identifier_at + 1] = static_cast<char>(id & 0xFF);
+    }
+    if (shared) {
+        const MessagePtr& message = route_message();
+        c.outbox.append_shared({message, &message->payload}, message->payload);
+    }
+    ++counters_.publishes_out;
+    sent(c, size);
+}
+
+const Variant& Broker::State::variant(Version version, Qos qos, bool retain) {
+    size_t index = (version == Version::k5 ? 4u : 0u) | static_cast<size_t>(qos) << 1 |
+                   static_cast<size_t>(retain);
+    Variant& variant = route_.variants[index];
+    if (variant.route == route_.number) return variant;
+    route_.publish->qos = qos;
+    route_.publish->retain = retain;
+    encode_variant(variant, version);
+    variant.route = route_.number;
+    return variant;
+}
+
+void Broker::State::encode_variant(Variant& variant, Version version) {
+    const mqtt::Publish& publish = *route_.publish;
+    variant.bytes.clear();
+    if (publish.payload.size() >= Route::kSharedPayload) {
+        mqtt::encode_publish_head(publish, version, variant.bytes);
+    } else {
+        mqtt::encode(publish, version, variant.bytes);
+    }
+    // Behind the fixed header and the topic.
+    size_t header = 2;
+    while (static_cast<uint8_t>(variant.bytes[header - 1]) >= 0x80) ++header;
+    variant.identifier_at = header + 2 + publish.topic.size();
+}
+
+void Broker::State::enqueue(Session& session, const Target& target, Qos qos, bool retain) {
+    size_t bytes = route_bytes();
+    if (!make_room(session, qos, bytes)) return;
+    Delivery delivery{.message = route_message(), .qos = qos, .retain = retain, .identifiers = {}};
+    for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
+        delivery.identifiers.push_back(route_.links[link].identifier);
+    }
+    session.queue.push_back(std::move(delivery));
+    session.queued_bytes += bytes;
+    if (qos == Qos::k0) ++session.queued_qos0;
+    ++counters_.queued;
+    counters_.queued_bytes += bytes;
+}
+
+bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+    return session.queue.size() < config_.max_queued_messages &&
+           session.queued_bytes + bytes <= config_.max_queued_bytes;
+}
+
+// False when the message is dropped.
+bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
+    if (fits_queue(session, bytes)) return true;
+    if (qos == Qos::k0) {
+        ++counters_.dropped_slow_qos0;
+        return false;
+    }
+    if (config_.queue_policy == QueuePolicy::kDropOldest && bytes <= config_.max_queued_bytes) {
+        while (!fits_queue(session, bytes) && !session.queue.empty()) {
+            pop_queue(session);
+            ++counters_.dropped_queue_full;
+        }
+        if (fits_queue(session, bytes)) return true;
+    }
+    ++counters_.dropped_queue_full;
+    if (config_.queue_policy == QueuePolicy::kDisconnect) {
+        session.connection->doomed = true;
+        doomed_.push_back(session.connection->id);
+    }
+    // kReject comes here only with publishers that cannot be told no.
+    return false;
+}
+
+void Broker::State::pop_queue(Session& session) {
+    const Delivery& first = session.queue.front();
+    size_t bytes = first.message->bytes();
+    session.queued_bytes -= bytes;
+    if (first.qos == Qos::k0) --session.queued_qos0;
+    --counters_.queued;
+    counters_.queued_bytes -= bytes;
+    session.queue.pop_front();
+}
+
+}  // namespace pgmqtt::broker

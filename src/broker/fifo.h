@@ -1,0 +1,53 @@
+// A queue in one block of memory. std::deque costs over half a kilobyte before it holds anything,
+// which is too much for what every session has several of.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace pgmqtt::broker {
+
+template <class T>
+class Fifo {
+   public:
+    bool empty() const { return head_ == items_.size(); }
+    size_t size() const { return items_.size() - head_; }
+    T& front() { return items_[head_]; }
+    T& back() { return items_.back(); }
+    T& operator[](size_t index) { return items_[head_ + index]; }
+    const T& operator[](size_t index) const { return items_[head_ + index]; }
+
+    void push_back(T item) { items_.push_back(std::move(item)); }
+
+    void pop_front() {
+        items_[head_] = T();  // what it held is released now, not when the block moves up
+        ++head_;
+        if (head_ == items_.size()) {
+            clear();
+        } else if (head_ >= kCompactAt && head_ * 2 >= items_.size()) {
+            items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
+            head_ = 0;
+        }
+    }
+
+    void erase(size_t index) {
+        items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(head_ + index));
+        if (empty()) clear();
+    }
+
+    void clear() {
+        items_.clear();
+        head_ = 0;
+        if (items_.capacity() > kKeepCapacity) items_.shrink_to_fit();
+    }
+
+   private:
+    static constexpr size_t kCompactAt = 64;
+    static constexpr size_t kKeepCapacity = 1024;
+
+    std::vector<T> items_;
+    size_t head_ = 0;  // items before it are gone
+};
+
+}  // namespace pgmqtt::broker

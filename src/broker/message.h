@@ -1,0 +1,48 @@
+// An application message that outlives the packet it came in: retained, queued, shared between
+// receivers, or a will that waits for its moment.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/time.h"
+#include "broker/batch.h"
+#include "mqtt/packet.h"
+
+namespace pgmqtt::broker {
+
+struct Message {
+    std::string topic;
+    std::string payload;
+    std::string properties;  // mqtt::encode_message_properties
+    mqtt::Qos qos = mqtt::Qos::k0;
+    bool retain = false;
+    base::WallTime received_at{};
+    // The same moment on two clocks: the wall's is stored, the monotonic one decides, so that a
+    // jump of the wall clock expires nothing.
+    base::WallTime expires_at = base::WallTime::max();
+    base::MonoTime expires = base::kNever;
+    // Given by the retained store, ever growing: tells what was retained before a subscription.
+    uint64_t retained_number = 0;
+    // Set by the retained store when the topic got another message, or none.
+    bool superseded = false;
+
+    // What it counts against limits in bytes.
+    size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
+
+    bool expired(base::MonoTime now) const { return expires <= now; }
+
+    MessageView view() const {
+        return {topic, payload, qos, retain, properties, received_at, expires_at};
+    }
+};
+
+using MessagePtr = std::shared_ptr<Message>;
+
+// Where `expires_at` is on the monotonic clock.
+inline base::MonoTime monotonic_expiry(base::WallTime expires_at, base::Now now) {
+    if (expires_at == base::WallTime::max()) return base::kNever;
+    return now.mono + (expires_at - now.wall);
+}
+
+}  // namespace pgmqtt::broker

@@ -1,0 +1,112 @@
+// Bytes to frames, frames to packets, packets to the file that is named after them.
+#include <algorithm>
+
+#include "broker/log_text.h"
+#include "broker/state.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+// Room for the five longest strings a CONNECT can hold and some properties: what a stranger may
+// make us keep before we know him.
+constexpr uint32_t kMaxConnectPacket = 384 << 10;
+
+constexpr unsigned kTypeShift = 4;
+
+}  // namespace
+
+size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
+    Connection* c = find(id);
+    if (c == nullptr || c->phase == Phase::kClosing) return 0;
+    // Bytes of a packet that is not complete yet are a sign of life, too: a large one on a slow
+    // line may take longer than the keep alive.
+    c->last_input = now.mono;
+    size_t consumed = 0;
+    if (c->phase == Phase::kAwaitingConnect && !read_connect(*c, bytes, consumed, now)) {
+        settle(now);
+        counters_.bytes_in += consumed;
+        return consumed;
+    }
+    // Answers that nobody reads must not pile up; messages have their own bounds below this.
+    size_t output_limit = 2 * config_.client_buffer + config_.max_packet_size;
+    while (c->phase == Phase::kConnected && c->paused == 0 && !c->doomed) {
+        mqtt::Frame frame;
+        auto state = mqtt::next_frame(bytes.substr(consumed), c->packet_size_limit, frame);
+        if (!state.ok()) {
+            protocol_error(*c, state.error().reason, state.error().detail);
+            break;
+        }
+        if (*state == mqtt::FrameState::kIncomplete) break;
+        consumed += frame.size;
+        ++counters_.packets_in;
+        handle(*c, frame, now);
+        if (c->outbox.size() > output_limit) pause(*c, kPausedForOutput);
+    }
+    counters_.bytes_in += consumed;
+    settle(now);
+    return consumed;
+}
+
+// True when the CONNECT is dealt with.
+bool Broker::State::read_connect(Connection& c, ByteView bytes, size_t& consumed, Now) {
+    if (bytes.empty()) return false;
+    // Not even the length of anything else is believed [MQTT-3.1.0-1].
+    auto type = static_cast<uint8_t>(bytes[0]) >> kTypeShift;
+    if (type != static_cast<uint8_t>(mqtt::PacketType::kConnect)) {
+        ++counters_.malformed;
+        close(c, describe(c) + ": first packet is not CONNECT");
+        return false;
+    }
+    mqtt::Frame frame;
+    uint32_t limit = std::min(config_.max_packet_size, kMaxConnectPacket);
+    auto state = mqtt::next_frame(bytes, limit, frame);
+    if (!state.ok()) {
+        ++counters_.malformed;
+        close(c, describe(c) + ": " + state.error().detail);
+        return false;
+    }
+    if (*state == mqtt::FrameState::kIncomplete) return false;
+    consumed = frame.size;
+    ++counters_.packets_in;
+    handle_connect(c, frame, bytes.substr(0, frame.size));
+    return true;
+}
+
+void Broker::State::handle(Connection& c, const mqtt::Frame& frame, Now now) {
+    if (frame.first_byte >> kTypeShift == static_cast<uint8_t>(mqtt::PacketType::kPublish)) {
+        auto status = mqtt::decode_publish(frame, c.version, publish_);
+        if (!status.ok()) return protocol_error(c, status.error().reason, status.error().detail);
+        return handle_publish(c, publish_, now);
+    }
+    auto status = mqtt::decode(frame, c.version, mqtt::Sender::kClient, packet_);
+    if (!status.ok()) return protocol_error(c, status.error().reason, status.error().detail);
+    handle(c, packet_, now);
+}
+
+void Broker::State::handle(Connection& c, mqtt::Packet& packet, Now now) {
+    if (auto* puback = std::get_if<mqtt::Puback>(&packet)) return handle_puback(c, *puback, now);
+    if (auto* pubrec = std::get_if<mqtt::Pubrec>(&packet)) return handle_pubrec(c, *pubrec);
+    if (auto* pubrel = std::get_if<mqtt::Pubrel>(&packet)) return handle_pubrel(c, *pubrel);
+    // Nothing of ours waits for a PUBCOMP: one that comes belongs to a session before this one.
+    if (std::holds_alternative<mqtt::Pubcomp>(packet)) return;
+    if (auto* subscribe = std::get_if<mqtt::Subscribe>(&packet)) {
+        return handle_subscribe(c, *subscribe, now);
+    }
+    if (auto* unsubscribe = std::get_if<mqtt::Unsubscribe>(&packet)) {
+        return handle_unsubscribe(c, *unsubscribe);
+    }
+    // [MQTT-3.12.4-1]
+    if (std::holds_alternative<mqtt::Pingreq>(packet)) return send(c, mqtt::Pingresp{});
+    if (auto* disconnect = std::get_if<mqtt::Disconnect>(&packet)) {
+        return handle_disconnect(c, *disconnect);
+    }
+    // No authentication method was agreed on in CONNECT [MQTT-4.12.0-7].
+    if (std::holds_alternative<mqtt::Auth>(packet)) {
+        return protocol_error(c, ReasonCode::kProtocolError, "AUTH without a method in CONNECT");
+    }
+    // The codec lets no other packet through from a client.
+    protocol_error(c, ReasonCode::kProtocolError, "packet is not for a server");
+}
+
+}  // namespace pgmqtt::broker

@@ -1,0 +1,222 @@
+// The state behind Broker. Its member functions are spread over files by verb: received.cpp takes
+// bytes apart and hands each packet to the file that is named after it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/hash.h"
+#include "broker/broker.h"
+#include "broker/connection.h"
+#include "broker/fifo.h"
+#include "broker/pending.h"
+#include "broker/retained_store.h"
+#include "broker/route.h"
+#include "broker/session.h"
+#include "broker/subscription_tree.h"
+#include "broker/timer_heap.h"
+#include "mqtt/codec.h"
+
+namespace pgmqtt::broker {
+
+using mqtt::Qos;
+using mqtt::ReasonCode;
+using mqtt::Version;
+
+class Broker::State {
+   public:
+    State(const Config& config, uint64_t seed);
+
+    // --- broker.cpp
+    Connection* find(ConnectionId id);
+    void set_sinks(const std::vector<SinkRoute>& routes);
+    void accepted(ConnectionId id, Peer peer, Now now);
+    void disconnected(ConnectionId id, Now now);
+    void drained(ConnectionId id, Now now);
+    void shut_down(Now now);
+    void end_turn();
+    const Counters& counters();
+
+    // --- received.cpp: bytes to packets
+    size_t received(ConnectionId id, ByteView bytes, Now now);
+
+    // --- connect.cpp
+    void authenticated(ConnectionId id, const AuthVerdict& verdict, Now now);
+
+    // --- sql_publish.cpp
+    void load_retained(const MessageView& message, Now now);
+    void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
+
+    // --- finish.cpp: what workers did
+    void store_done(uint64_t batch, Now now);
+    void sink_done(const CompletionRecord& completion, Now now);
+
+    // --- timers.cpp
+    base::MonoTime next_timer() const;
+    void tick(Now now);
+
+    Config config_;
+    Turn turn_;
+    Pending pending_;
+
+   private:
+    friend class Broker;
+
+    // A batch of publishes from SQL of which not everything is stored.
+    struct SqlBatch {
+        PublishSource source = PublishSource::kCdc;
+        uint64_t number = 0;
+        uint64_t unfinished = 0;
+    };
+
+    // A will that is due.
+    struct OwnedWill {
+        MessagePtr message;
+        std::string client_id;
+        std::string username;
+    };
+
+    // --- received.cpp
+    bool read_connect(Connection& c, ByteView bytes, size_t& consumed, Now now);
+    void handle(Connection& c, const mqtt::Frame& frame, Now now);
+    void handle(Connection& c, mqtt::Packet& packet, Now now);
+
+    // --- connect.cpp
+    void handle_connect(Connection& c, const mqtt::Frame& frame, ByteView packet);
+    void refuse_malformed_connect(Connection& c, const mqtt::DecodeError& error);
+    void refuse_connect(Connection& c, ReasonCode reason, const char* detail);
+    void accept_connect(Connection& c, const mqtt::Connect& connect, const std::string& username,
+                        Now now);
+    void take_over(Connection& old, const Connection& by);
+    void agree_on_limits(Connection& c, const mqtt::Connect& connect, mqtt::Connack& connack);
+    std::string assign_client_id();
+
+    // --- publish.cpp
+    void handle_publish(Connection& c, mqtt::Publish& publish, Now now);
+    bool resolve_alias(Connection& c, mqtt::Publish& publish);
+    void acknowledge(Connection& c, uint16_t packet_id, ReasonCode reason);
+    void owe_puback(Connection& c, uint16_t packet_id, Pending::PublishId pending);
+    void flush_owed(Connection& c);
+    void send_puback(Connection& c, const OwedPuback& puback);
+
+    // --- route.cpp: a message to its receivers
+    Routed route(mqtt::Publish& publish, const Origin& origin, Now now);
+    void begin_route(mqtt::Publish& publish, const Origin& origin, Now now);
+    void aim(const Origin& origin);
+    void aim_at_session(Subscription& subscription);
+    void aim_at_sink(Subscription& subscription);
+    bool would_be_rejected();
+    bool retain(Routed& routed);
+    void hand_to_sinks(const Origin& origin, Routed& routed);
+    Pending::PublishId pending_of(Routed& routed);
+    const MessagePtr& route_message();
+    ByteView route_properties();
+    size_t route_bytes();
+    RetainedLimits retained_limits() const;
+
+    // --- deliver.cpp: a message to one receiver, now or later
+    void deliver(const Target& target);
+    bool must_queue(const Session& session, Qos qos) const;
+    void send_now(Connection& c, const Target& target, Qos qos, bool retain);
+    const Variant& variant(Version version, Qos qos, bool retain);
+    void encode_variant(Variant& variant, Version version);
+    void enqueue(Session& session, const Target& target, Qos qos, bool retain);
+    bool fits_queue(const Session& session, size_t bytes) const;
+    bool make_room(Session& session, Qos qos, size_t bytes);
+    void pop_queue(Session& session);
+    size_t window_limit(const Connection& c) const;
+
+    // --- pump.cpp: what waited goes on as far as the client can take it
+    void pump(Session& session, Now now);
+    bool pump_retained(Session& session, Now now);
+    bool pump_queue(Session& session, Now now);
+    bool can_send(Session& session, Qos qos);
+    void send_kept(Session& session, const MessagePtr& kept, Qos qos, bool retain,
+                   const uint32_t* identifiers, size_t identifier_count, Now now);
+
+    // --- acknowledge.cpp
+    void handle_puback(Connection& c, const mqtt::Puback& puback, Now now);
+    void handle_pubrec(Connection& c, const mqtt::Pubrec& pubrec);
+    void handle_pubrel(Connection& c, const mqtt::Pubrel& pubrel);
+
+    // --- subscribe.cpp, unsubscribe.cpp
+    void handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe, Now now);
+    ReasonCode subscribe_one(Session& session, const mqtt::Subscription& wanted,
+                             uint32_t identifier, bool& is_new);
+    void queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
+                        uint32_t identifier);
+    static void forget_retained_run(Session& session, ByteView filter);
+    void handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& unsubscribe);
+
+    // --- disconnect.cpp: how connections and sessions end
+    void handle_disconnect(Connection& c, const mqtt::Disconnect& disconnect);
+    void protocol_error(Connection& c, ReasonCode reason, const char* detail);
+    void send_disconnect(Connection& c, ReasonCode reason);
+    void disconnect_for(Connection& c, ReasonCode reason, const char* detail);
+    void end_session(Connection& c, bool publish_will);
+    void close(Connection& c, std::string reason);
+    void settle(Now now);
+
+    // --- will.cpp
+    void keep_will(Connection& c, const mqtt::Will& will, Now now);
+    void publish_will(const OwnedWill& will, Now now);
+
+    // --- sql_publish.cpp
+    Routed route_stored(const MessageView& message, const Origin& origin, Now now);
+    void report_sql_batches();
+
+    // --- finish.cpp
+    void finish(const FinishedPublish& finished);
+    void relieve_publishers();
+
+    // --- send.cpp: packets into outboxes
+    void send(Connection& c, const mqtt::Packet& packet);
+    void sent(Connection& c, size_t bytes);
+    void pause(Connection& c, PauseReason reason);
+    void resume(Connection& c, PauseReason reason);
+
+    // --- timers.cpp
+    void arm(Connection& c);
+    static base::MonoTime due(const Connection& c);
+    void time_out(Connection& c);
+
+    uint64_t seed_;
+    Counters counters_;
+    bool shutting_down_ = false;
+
+    std::vector<std::unique_ptr<Connection>> connections_;  // by slot
+    std::unordered_map<std::string, std::unique_ptr<Session>, base::SeededBytesHash,
+                       std::equal_to<>>
+        sessions_;  // by client identifier
+    SubscriptionTree subscriptions_;
+    RetainedStore retained_;
+    TimerHeap timers_;
+    uint64_t assigned_ids_ = 0;
+
+    // The filters of the sinks; unique_ptr because the tree points at the subscriptions.
+    std::vector<std::unique_ptr<Sink>> sinks_;
+    std::vector<std::unique_ptr<Subscription>> sink_subscriptions_;
+
+    Fifo<SqlBatch> sql_batches_;
+    uint64_t first_sql_batch_ = 0;  // number of sql_batches_.front()
+
+    // Left for the end of the input: ending a session or publishing a will in the middle of a
+    // route would pull the ground from under it.
+    Fifo<OwnedWill> wills_;
+    std::vector<ConnectionId> doomed_;
+    std::vector<ConnectionId> paused_publishers_;
+
+    // Scratch, reused.
+    mqtt::Publish publish_;   // being decoded
+    mqtt::Packet packet_;     // being decoded
+    mqtt::Publish outgoing_;  // being encoded, from a kept message
+    std::string bytes_;
+    Route route_;
+    std::vector<FinishedPublish> finished_;
+    std::vector<MessagePtr> expired_;
+};
+
+}  // namespace pgmqtt::broker

@@ -1,0 +1,95 @@
+// SUBSCRIBE and SUBACK, sections 3.8 and 3.9.
+#include <algorithm>
+#include <utility>
+
+#include "broker/state.h"
+#include "mqtt/topic.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+// A filter may have 65,536 levels, and each is memory. A session may have one such, or as many
+// levels as its filters would have at this many each.
+constexpr size_t kLevelsPerSubscription = 64;
+constexpr size_t kMinLevels = 65536;
+
+uint8_t suback_code(Version version, ReasonCode code) {
+    constexpr uint8_t kFailure = 0x80;  // the only one of 3.1.1
+    return is_error(code) && version != Version::k5 ? kFailure : static_cast<uint8_t>(code);
+}
+
+}  // namespace
+
+void Broker::State::handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe, Now now) {
+    Session& session = *c.session;
+    const std::vector<uint32_t>& identifiers = subscribe.properties.subscription_identifiers;
+    uint32_t identifier = identifiers.empty() ? 0 : identifiers.front();
+
+    mqtt::Suback suback;
+    suback.packet_id = subscribe.packet_id;
+    for (const mqtt::Subscription& wanted : subscribe.subscriptions) {  // [MQTT-3.8.4-5]
+        bool is_new = false;
+        ReasonCode code = subscribe_one(session, wanted, identifier, is_new);
+        suback.codes.push_back(suback_code(c.version, code));
+        if (is_error(code)) continue;
+        // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+        bool retained = wanted.retain_handling == 0 || (wanted.retain_handling == 1 && is_new);
+        if (retained) queue_retained(session, wanted, static_cast<Qos>(code), identifier);
+    }
+    send(c, suback);
+    if (c.phase == Phase::kConnected) pump(session, now);
+}
+
+// The granted QoS, or an error.
+ReasonCode Broker::State::subscribe_one(Session& session, const mqtt::Subscription& wanted,
+                                        uint32_t identifier, bool& is_new) {
+    if (mqtt::is_shared_filter(wanted.filter)) {
+        return ReasonCode::kSharedSubscriptionsNotSupported;
+    }
+    if (!mqtt::is_valid_topic_filter(wanted.filter)) return ReasonCode::kTopicFilterInvalid;
+    auto found = session.subscriptions.find(wanted.filter);
+    is_new = found == session.subscriptions.end();
+    if (is_new) {
+        auto levels =
+            static_cast<size_t>(std::count(wanted.filter.begin(), wanted.filter.end(), '/') + 1);
+        size_t max_levels =
+            std::max(kMinLevels, config_.max_subscriptions * kLevelsPerSubscription);
+        if (session.subscriptions.size() >= config_.max_subscriptions ||
+            session.subscription_levels + levels > max_levels) {
+            return ReasonCode::kQuotaExceeded;
+        }
+        found = session.subscriptions.try_emplace(std::string(wanted.filter)).first;
+        found->second.session = &session;
+        subscriptions_.add(wanted.filter, found->second);
+        session.subscription_levels += levels;
+        ++counters_.subscriptions;
+    }
+    Subscription& subscription = found->second;  // replaced if it was there [MQTT-3.8.4-3]
+    subscription.qos = std::min(wanted.qos, Qos::k1);
+    subscription.no_local = wanted.no_local;
+    subscription.retain_as_published = wanted.retain_as_published;
+    subscription.identifier = identifier;
+    return static_cast<ReasonCode>(subscription.qos);
+}
+
+void Broker::State::queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
+                                   uint32_t identifier) {
+    forget_retained_run(session, wanted.filter);
+    if (retained_.count() == 0) return;
+    RetainedRun run;
+    run.filter = wanted.filter;
+    run.qos = granted;
+    run.identifier = identifier;
+    run.since = retained_.last_number();
+    session.retained.push_back(std::move(run));
+}
+
+// What the filter still had to come does not come any more.
+void Broker::State::forget_retained_run(Session& session, ByteView filter) {
+    for (size_t i = 0; i < session.retained.size(); ++i) {
+        if (session.retained[i].filter == filter) return session.retained.erase(i);
+    }
+}
+
+}  // namespace pgmqtt::broker

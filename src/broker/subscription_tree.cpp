@@ -1,0 +1,89 @@
+#include "broker/subscription_tree.h"
+
+#include "mqtt/topic.h"
+
+namespace pgmqtt::broker {
+
+void SubscriptionTree::add(base::ByteView filter, Subscription& subscription) {
+    Tree::NodeId node = Tree::kRoot;
+    uint32_t levels = 0;
+    mqtt::for_each_level(filter, [&](base::ByteView level) {
+        Tree::NodeId child = tree_.find_or_add(node, level);
+        if (level == "+") tree_.value(node).plus = child;
+        if (level == "#") tree_.value(node).hash = child;
+        node = child;
+        ++levels;
+    });
+    std::vector<Subscription*>& subscriptions = tree_.value(node).subscriptions;
+    subscription.levels = levels;
+    subscription.node = node;
+    subscription.position = static_cast<uint32_t>(subscriptions.size());
+    subscriptions.push_back(&subscription);
+}
+
+void SubscriptionTree::remove(Subscription& subscription) {
+    Tree::NodeId node = subscription.node;
+    std::vector<Subscription*>& subscriptions = tree_.value(node).subscriptions;
+    Subscription* last = subscriptions.back();
+    subscriptions[subscription.position] = last;
+    last->position = subscription.position;
+    subscriptions.pop_back();
+    subscription.node = Tree::kNone;
+
+    while (node != Tree::kRoot && tree_.is_leaf(node) && tree_.value(node).subscriptions.empty()) {
+        Node& parent = tree_.value(tree_.parent(node));
+        if (parent.plus == node) parent.plus = Tree::kNone;
+        if (parent.hash == node) parent.hash = Tree::kNone;
+        node = tree_.erase_leaf(node);
+    }
+}
+
+bool SubscriptionTree::has_level(uint32_t index) {
+    while (levels_.size() <= index) {
+        if (all_split_) return false;
+        size_t slash = unsplit_.find('/');
+        base::ByteView level = unsplit_.substr(0, slash);
+        levels_.push_back({level, tree_.hash_level(level)});
+        if (slash == base::ByteView::npos) {
+            all_split_ = true;
+        } else {
+            unsplit_.remove_prefix(slash + 1);
+        }
+    }
+    return true;
+}
+
+void SubscriptionTree::match(base::ByteView topic, std::vector<Subscription*>& matches) {
+    levels_.clear();
+    unsplit_ = topic;
+    all_split_ = false;
+    bool dollar = mqtt::begins_with_dollar(topic);
+
+    auto take = [&](Tree::NodeId id) {
+        const std::vector<Subscription*>& found = tree_.value(id).subscriptions;
+        matches.insert(matches.end(), found.begin(), found.end());
+    };
+
+    steps_.clear();
+    steps_.push_back({Tree::kRoot, 0});
+    while (!steps_.empty()) {
+        Step step = steps_.back();
+        steps_.pop_back();
+        const Node& node = tree_.value(step.node);
+        // A filter that begins with a wildcard does not match `$...` [MQTT-4.7.2-1].
+        bool wildcards = !(dollar && step.level == 0);
+        // `a/#` matches `a` too: section 4.7.1.2.
+        if (node.hash != Tree::kNone && wildcards) take(node.hash);
+        if (!has_level(step.level)) {
+            take(step.node);
+            continue;
+        }
+        if (node.plus != Tree::kNone && wildcards) steps_.push_back({node.plus, step.level + 1});
+        if (tree_.is_leaf(step.node)) continue;
+        const Level& level = levels_[step.level];
+        Tree::NodeId child = tree_.find(step.node, level.text, level.hash);
+        if (child != Tree::kNone) steps_.push_back({child, step.level + 1});
+    }
+}
+
+}  // namespace pgmqtt::broker

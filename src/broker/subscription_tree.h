@@ -1,0 +1,74 @@
+// Who wants messages on a topic. Subscribers are client sessions and sinks; the tree knows them by
+// the Subscription they own and never looks behind it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "broker/topic_tree.h"
+#include "mqtt/packet.h"
+
+namespace pgmqtt::broker {
+
+struct Session;
+struct Sink;
+
+// One filter of one subscriber, at a fixed address as long as it is in the tree.
+struct Subscription {
+    Session* session = nullptr;  // exactly one of the two is set
+    Sink* sink = nullptr;
+    mqtt::Qos qos = mqtt::Qos::k0;  // granted
+    bool no_local = false;
+    bool retain_as_published = false;
+    uint32_t identifier = 0;  // 0: none
+    uint32_t levels = 0;      // of its filter
+
+    // Where the tree put it.
+    uint32_t node = UINT32_MAX;
+    uint32_t position = 0;
+};
+
+class SubscriptionTree {
+   public:
+    explicit SubscriptionTree(uint64_t seed) : tree_(seed) {}
+
+    // The filter is valid and not a shared one.
+    void add(base::ByteView filter, Subscription& subscription);
+    void remove(Subscription& subscription);
+
+    // Appends every subscription whose filter matches, in no particular order. Allocates nothing
+    // once its scratch memory has grown to what topics and filters need.
+    void match(base::ByteView topic, std::vector<Subscription*>& matches);
+
+    size_t node_count() const { return tree_.node_count(); }
+
+   private:
+    struct Node {
+        std::vector<Subscription*> subscriptions;
+        uint32_t plus = UINT32_MAX;  // the children `+` and `#`, which every topic must try
+        uint32_t hash = UINT32_MAX;
+    };
+    using Tree = TopicTree<Node>;
+
+    struct Level {
+        base::ByteView text;
+        uint64_t hash;
+    };
+    struct Step {
+        Tree::NodeId node;
+        uint32_t level;  // how many levels of the topic led here
+    };
+
+    // Splits only as far as the tree is deep along this topic: a topic of 65,535 slashes costs what
+    // the filters cost, not what the topic does.
+    bool has_level(uint32_t index);
+
+    Tree tree_;
+    std::vector<Level> levels_;
+    std::vector<Step> steps_;
+    base::ByteView unsplit_;
+    bool all_split_ = false;
+};
+
+}  // namespace pgmqtt::broker

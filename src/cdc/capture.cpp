@@ -1,0 +1,284 @@
+#include "cdc/capture.h"
+
+extern "C" {
+#include <access/sysattr.h>
+#include <access/transam.h>
+#include <catalog/partition.h>
+#include <utils/inval.h>
+#include <utils/memutils.h>
+#include <utils/relcache.h>
+#include <utils/syscache.h>
+#include <catalog/pg_class.h>
+#include <replication/logical.h>
+}
+
+#include <cstring>
+#include <utility>
+
+#include "cdc/row_copy.h"
+
+namespace pgmqtt::cdc {
+
+namespace {
+
+// The server calls the plugin without an argument of ours.
+Capture* active_capture = nullptr;
+
+FullTransactionId full_xid(TransactionId xid) {
+    FullTransactionId next = ReadNextFullTransactionId();
+    uint32 epoch = EpochFromFullTransactionId(next);
+    if (xid > XidFromFullTransactionId(next)) --epoch;
+    return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+// The file node of `relation`, InvalidOid when it has none. A system cache look-up: works in the past.
+Oid file_node(Oid relation) {
+    if (!OidIsValid(relation)) return InvalidOid;
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+    if (!HeapTupleIsValid(tuple)) return InvalidOid;
+    Oid node = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relfilenode;
+    ReleaseSysCache(tuple);
+    return node;
+}
+
+}  // namespace
+
+uint32_t Shapes::remember(Oid relation, TupleDesc columns) {
+    // The newest first: an ALTER TABLE is rare, and going back in time rarer.
+    for (size_t i = shapes_.size(); i-- > 0;) {
+        if (shapes_[i].relation == relation && equalTupleDescs(shapes_[i].columns, columns)) {
+            return static_cast<uint32_t>(i);
+        }
+    }
+    MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
+    TupleDesc copy = CreateTupleDescCopyConstr(columns);
+    MemoryContextSwitchTo(before);
+    shapes_.push_back({relation, copy});
+    return static_cast<uint32_t>(shapes_.size() - 1);
+}
+
+void Shapes::clear() {
+    for (Shape& shape : shapes_) FreeTupleDesc(shape.columns);
+    shapes_.clear();
+}
+
+Capture::Capture(ChangeLog& log)
+    : log_(log),
+      row_context_(AllocSetContextCreate(TopMemoryContext, "pgmqtt decoded row",
+                                         ALLOCSET_DEFAULT_SIZES)) {
+    static bool registered = false;
+    if (!registered) {
+        registered = true;
+        CacheRegisterRelcacheCallback(
+            [](Datum, Oid relation) {
+                if (active_capture != nullptr) active_capture->forget(relation);
+            },
+            Datum{0});
+    }
+    active_capture = this;
+}
+
+Capture::~Capture() {
+    active_capture = nullptr;
+    MemoryContextDelete(row_context_);
+}
+
+void Capture::set_sources(std::vector<Oid> sources) {
+    sources_ = {sources.begin(), sources.end()};
+    routes_.clear();
+    skipped_.clear();
+}
+
+void Capture::reset() {
+    begun_ = false;
+    log_.clear();
+    routes_.clear();
+    shapes_.clear();
+}
+
+void Capture::invalidate_caches() {
+    invalidating_ = true;
+    InvalidateSystemCaches();
+    invalidating_ = false;
+}
+
+// Invalidation messages may come at any time a callback looks something up: a route is marked, not
+// taken away from whom is using it.
+void Capture::forget(Oid relation) {
+    if (invalidating_) return;
+    if (sources_.contains(relation)) sources_changed_ = true;
+    if (relation == InvalidOid) {
+        for (auto& [id, route] : routes_) route.known = false;
+        skipped_.clear();
+        return;
+    }
+    auto found = routes_.find(relation);
+    if (found != routes_.end()) found->second.known = false;
+}
+
+Capture::Route& Capture::route(Relation relation) {
+    Route& route = routes_[RelationGetRelid(relation)];
+    if (!route.known) find_route(relation, route);
+    return route;
+}
+
+void Capture::find_route(Relation relation, Route& route) {
+    Oid id = RelationGetRelid(relation);
+    List* ancestors =
+        relation->rd_rel->relispartition ? get_partition_ancestors(id) : static_cast<List*>(NIL);
+    route.targets.clear();
+    route.not_in_key.clear();
+    if (sources_.contains(id)) route.targets.push_back(id);
+    for (int i = 0; i < list_length(ancestors); ++i) {
+        Oid ancestor = list_nth_oid(ancestors, i);
+        if (sources_.contains(ancestor)) route.targets.push_back(ancestor);
+    }
+    if (route.targets.empty()) {
+        Oid toast = file_node(relation->rd_rel->reltoastrelid);
+        skipped_.insert(relation->rd_node.relNode);
+        if (OidIsValid(toast)) skipped_.insert(toast);
+        route.known = true;
+        return;
+    }
+    TupleDesc columns = RelationGetDescr(relation);
+    route.shape = shapes_.remember(id, columns);
+    route.full_identity = relation->rd_rel->relreplident == REPLICA_IDENTITY_FULL;
+    if (!route.full_identity) {
+        Bitmapset* key = RelationGetIdentityKeyBitmap(relation);
+        for (int i = 0; i < columns->natts; ++i) {
+            int member = i + 1 - FirstLowInvalidHeapAttributeNumber;
+            if (TupleDescAttr(columns, i)->attisdropped || bms_is_member(member, key)) continue;
+            route.not_in_key.push_back(static_cast<AttrNumber>(i + 1));
+        }
+    }
+    route.known = true;
+}
+
+void Capture::ensure_begun(ReorderBufferTXN* txn) {
+    if (begun_) return;
+    auto* record = reinterpret_cast<BeginRecord*>(log_.append(aligned(sizeof(BeginRecord))));
+    record->size = aligned(sizeof(BeginRecord));
+    record->kind = RecordKind::kBegin;
+    record->xid = U64FromFullTransactionId(full_xid(txn->xid));
+    record->commit_lsn = txn->final_lsn;
+    record->committed_at = txn->xact_time.commit_time;
+    begun_ = true;
+}
+
+void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change) {
+    Route& route = this->route(relation);
+    if (route.targets.empty()) return;
+    ensure_begun(txn);
+
+    MemoryContext before = MemoryContextSwitchTo(row_context_);
+    TupleDesc columns = RelationGetDescr(relation);
+    ReorderBufferTupleBuf* new_buffer = change->data.tp.newtuple;
+    ReorderBufferTupleBuf* old_buffer = change->data.tp.oldtuple;
+    HeapTuple old_tuple = old_buffer != nullptr ? &old_buffer->tuple : nullptr;
+    RowCopy new_row, old_row;
+    if (new_buffer != nullptr) {
+        new_row = copy_row(columns, &new_buffer->tuple, route.full_identity ? old_tuple : nullptr);
+    }
+    if (old_tuple != nullptr) {
+        old_row = copy_row(columns, old_tuple, nullptr);
+        if (!route.full_identity) {
+            // The rest of the old row is NULL in the WAL, which says nothing.
+            old_row.absent = route.not_in_key.data();
+            old_row.absent_count = static_cast<uint32_t>(route.not_in_key.size());
+        }
+    }
+    Op op = change->action == REORDER_BUFFER_CHANGE_INSERT   ? Op::kInsert
+            : change->action == REORDER_BUFFER_CHANGE_UPDATE ? Op::kUpdate
+                                                             : Op::kDelete;
+    for (Oid target : route.targets) {
+        append_change(log_, {op, target, route.shape}, new_row, old_row);
+        ++changes_;
+    }
+    MemoryContextSwitchTo(before);
+    MemoryContextReset(row_context_);
+}
+
+void Capture::add_truncate(Relation relation, ReorderBufferTXN* txn) {
+    Route& route = this->route(relation);
+    // A TRUNCATE of the root names the root and its leaves: the root stands for all of them.
+    for (Oid target : route.targets) {
+        if (target != RelationGetRelid(relation)) continue;
+        ensure_begun(txn);
+        append_change(log_, {Op::kTruncate, target, route.shape}, {}, {});
+        ++changes_;
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// The plugin. Its callbacks are called from the server's frames: what C++ throws must end here.
+
+namespace {
+
+constexpr size_t kMaxErrorText = 256;
+
+// Copies what was thrown to where a longjmp can leave it.
+template <class Body>
+void without_exceptions(Body body) {
+    char text[kMaxErrorText];
+    bool failed = false;
+    try {
+        body();
+    } catch (const std::exception& error) {
+        failed = true;
+        strlcpy(text, error.what(), sizeof text);
+    }
+    if (failed) ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("%s", text)));
+}
+
+}  // namespace
+
+struct PluginCallbacks {
+    static void startup(LogicalDecodingContext* context, OutputPluginOptions* options, bool);
+    static void begin(LogicalDecodingContext*, ReorderBufferTXN*) {
+        active_capture->saw_past_ = true;
+        active_capture->begun_ = false;
+    }
+    static void change(LogicalDecodingContext*, ReorderBufferTXN* txn, Relation relation,
+                       ReorderBufferChange* change) {
+        without_exceptions([&] { active_capture->add_change(relation, txn, change); });
+    }
+    static void truncate(LogicalDecodingContext*, ReorderBufferTXN* txn, int count,
+                         Relation* relations, ReorderBufferChange*) {
+        without_exceptions([&] {
+            for (int i = 0; i < count; ++i) active_capture->add_truncate(relations[i], txn);
+        });
+    }
+    static void commit(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr) {
+        without_exceptions([&] {
+            if (!active_capture->begun_) return;
+            active_capture->begun_ = false;
+            size_t size = aligned(sizeof(CommitRecord));
+            auto* record = reinterpret_cast<CommitRecord*>(active_capture->log_.append(size));
+            record->size = size;
+            record->kind = RecordKind::kCommit;
+            record->end_lsn = txn->end_lsn;
+        });
+    }
+};
+
+void PluginCallbacks::startup(LogicalDecodingContext*, OutputPluginOptions* options, bool) {
+    if (active_capture == nullptr) {
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("output plugin \"pgmqtt\" serves the broker's own slot only")));
+    }
+    options->output_type = OUTPUT_PLUGIN_BINARY_OUTPUT;
+    options->receive_rewrites = false;
+}
+
+}  // namespace pgmqtt::cdc
+
+#pragma GCC visibility push(default)
+extern "C" void _PG_output_plugin_init(OutputPluginCallbacks* callbacks) {
+    using pgmqtt::cdc::PluginCallbacks;
+    callbacks->startup_cb = PluginCallbacks::startup;
+    callbacks->begin_cb = PluginCallbacks::begin;
+    callbacks->change_cb = PluginCallbacks::change;
+    callbacks->truncate_cb = PluginCallbacks::truncate;
+    callbacks->commit_cb = PluginCallbacks::commit;
+}
+#pragma GCC visibility pop

@@ -1,0 +1,107 @@
+// What the output plugin does with decoded transactions: copies the changes of mapped relations into
+// the change log. Nothing is evaluated here: the catalogs of a decoding callback are those of the past,
+// and an ERROR in one would come back for ever.
+#pragma once
+
+#include "pg/backend.h"
+
+extern "C" {
+#include <replication/output_plugin.h>
+#include <replication/reorderbuffer.h>
+#include <utils/rel.h>
+}
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "cdc/change.h"
+#include "cdc/change_log.h"
+
+namespace pgmqtt::cdc {
+
+// The shapes that rows had when they were written. Few: one per relation and ALTER TABLE.
+class Shapes {
+   public:
+    struct Shape {
+        Oid relation;
+        TupleDesc columns;  // in TopMemoryContext
+    };
+
+    const Shape& operator[](uint32_t number) const { return shapes_[number]; }
+
+    // The number of `columns`' shape, which is remembered if it is new. May raise.
+    uint32_t remember(Oid relation, TupleDesc columns);
+    // Only when no record refers to them.
+    void clear();
+    size_t size() const { return shapes_.size(); }
+
+   private:
+    std::vector<Shape> shapes_;
+};
+
+// One per process: the server finds it through the plugin's callbacks.
+class Capture {
+   public:
+    explicit Capture(ChangeLog& log);
+    ~Capture();
+    Capture(const Capture&) = delete;
+
+    // The relations that mappings name.
+    void set_sources(std::vector<Oid> sources);
+
+    const Shapes& shapes() const { return shapes_; }
+    uint64_t changes() const { return changes_; }
+
+    // True once since the last call when a decoding callback may have filled the caches of this process
+    // with the past.
+    bool take_saw_past() { return std::exchange(saw_past_, false); }
+
+    // True once when a source may have got partitions or lost some.
+    bool take_sources_changed() { return std::exchange(sources_changed_, false); }
+
+    // Records of this file node belong to a relation without mapping: decoding them is wasted work.
+    bool skips(const RelFileNode& node) const {
+        return node.dbNode == MyDatabaseId && !skipped_.empty() && skipped_.contains(node.relNode);
+    }
+    void forget_skipped() { skipped_.clear(); }
+
+    // Ours to empty the caches without forgetting what we know.
+    void invalidate_caches();
+
+    // The log after a failed round holds the beginning of a transaction that will come again.
+    void reset();
+
+   private:
+    friend struct PluginCallbacks;
+
+    struct Route {
+        bool known = false;
+        uint32_t shape = 0;
+        std::vector<Oid> targets;
+        std::vector<AttrNumber> not_in_key;  // columns that the replica identity does not cover
+        bool full_identity = false;
+    };
+
+    Route& route(Relation relation);
+    void find_route(Relation relation, Route& route);
+    void ensure_begun(ReorderBufferTXN* txn);
+    void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
+    void add_truncate(Relation relation, ReorderBufferTXN* txn);
+    void forget(Oid relation);
+
+    ChangeLog& log_;
+    Shapes shapes_;
+    std::unordered_set<Oid> sources_;
+    std::unordered_map<Oid, Route> routes_;
+    std::unordered_set<Oid> skipped_;  // relation file nodes
+    MemoryContext row_context_;        // emptied with each change
+    bool begun_ = false;
+    bool saw_past_ = false;
+    bool sources_changed_ = false;
+    bool invalidating_ = false;
+    uint64_t changes_ = 0;
+};
+
+}  // namespace pgmqtt::cdc

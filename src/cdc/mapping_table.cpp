@@ -1,0 +1,68 @@
+#include "cdc/mapping_table.h"
+
+extern "C" {
+#include <access/htup_details.h>
+#include <catalog/namespace.h>
+#include <catalog/pg_class.h>
+#include <catalog/pg_type.h>
+#include <executor/spi.h>
+#include <utils/builtins.h>
+#include <utils/lsyscache.h>
+#include <utils/syscache.h>
+}
+
+namespace pgmqtt::cdc {
+
+namespace {
+
+uint64 run(const char* sql, int count, Oid* types, Datum* values, const char* nulls) {
+    pg::ActAs saved = act_as_mapping_owner();
+    int result = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
+    if (result < 0) elog(ERROR, "could not run \"%s\": %s", sql, SPI_result_code_string(result));
+    pg::act_as_before(saved);
+    return SPI_processed;
+}
+
+}  // namespace
+
+pg::ActAs act_as_mapping_owner() {
+    Oid table = get_relname_relid("mapping", get_namespace_oid("pgmqtt", false));
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+    if (!HeapTupleIsValid(tuple)) {
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                        errmsg("relation \"pgmqtt.mapping\" does not exist")));
+    }
+    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+    return pg::act_as(owner, "pg_catalog, pg_temp");
+}
+
+void insert_mapping(NewMapping& mapping) {
+    Oid types[] = {TEXTOID, REGCLASSOID, TEXTOID, TEXTOID, TEXTOID,    TEXTARRAYOID,
+                   INT4OID, BOOLOID,     TEXTOID, TEXTOID, REGROLEOID, TEXTOID};
+    run("INSERT INTO pgmqtt.mapping (name, source, topic, payload, filter, operations, qos, retain,"
+        " properties, on_error, owner, search_path)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        12, types, mapping.values, mapping.nulls);
+}
+
+bool mapping_exists(const char* name) {
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    return run("SELECT FROM pgmqtt.mapping WHERE name = $1", 1, types, values, nullptr) > 0;
+}
+
+bool delete_mapping(const char* name) {
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    return run("DELETE FROM pgmqtt.mapping WHERE name = $1", 1, types, values, nullptr) > 0;
+}
+
+bool enable_mapping(const char* name, bool enabled) {
+    Oid types[] = {TEXTOID, BOOLOID};
+    Datum values[] = {CStringGetTextDatum(name), BoolGetDatum(enabled)};
+    return run("UPDATE pgmqtt.mapping SET enabled = $2 WHERE name = $1", 2, types, values, nullptr) >
+           0;
+}
+
+}  // namespace pgmqtt::cdc

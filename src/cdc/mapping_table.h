@@ -1,0 +1,30 @@
+// Writes pgmqtt.mapping, as the owner of that table: who may call the functions holds no right on it.
+// Everything here may raise and belongs where no destructor is alive; SPI is connected.
+#pragma once
+
+#include "pg/backend.h"
+
+#include "pg/transaction.h"
+
+namespace pgmqtt::cdc {
+
+// Ended with pg::act_as_before().
+pg::ActAs act_as_mapping_owner();
+
+// Arguments of pgmqtt.add_mapping in their order, and what it adds.
+struct NewMapping {
+    Datum values[12];
+    char nulls[13];  // 'n' or ' '
+};
+enum NewMappingColumn : int {
+    kNewName, kNewSource, kNewTopic, kNewPayload, kNewFilter, kNewOperations, kNewQos, kNewRetain,
+    kNewProperties, kNewOnError, kNewOwner, kNewSearchPath
+};
+void insert_mapping(NewMapping& mapping);
+
+bool mapping_exists(const char* name);
+// False: there is no such mapping.
+bool delete_mapping(const char* name);
+bool enable_mapping(const char* name, bool enabled);
+
+}  // namespace pgmqtt::cdc

@@ -1,0 +1,23 @@
+// The relation that a mapping reads.
+#pragma once
+
+#include "pg/backend.h"
+
+namespace pgmqtt::cdc {
+
+// ERROR unless `relation` is a table that logical decoding shows and that `role` may read whole. The
+// current user's rights do not matter.
+void check_source(Oid relation, Oid role);
+
+// What logical decoding gives as `old`.
+enum class OldRow { kNothing, kKey, kWhole };
+OldRow old_row_of(Oid relation);
+
+// `relation` and, if it is partitioned, all its partitions. pallocs, may raise.
+struct Oids {
+    Oid* items;
+    int count;
+};
+Oids with_partitions(Oid relation);
+
+}  // namespace pgmqtt::cdc

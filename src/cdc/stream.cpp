@@ -1,0 +1,344 @@
+#include "cdc/stream.h"
+
+extern "C" {
+#include <access/xlog.h>
+#include <commands/extension.h>
+#include <replication/slot.h>
+}
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "cdc/slot.h"
+#include "cdc/source.h"
+#include "cdc/status.h"
+#include "cdc/wal_reader.h"
+#include "pg/log.h"
+#include "pg/settings.h"
+#include "pg/transaction.h"
+
+namespace pgmqtt::cdc {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Decoding pauses for evaluation when this much is waiting.
+constexpr size_t kLogBytes = 32 << 20;
+constexpr auto kSaveInterval = 1s;
+constexpr auto kDisabledRetry = 10s;
+constexpr long kCreationPollMs = 10;
+
+// How long to wait before the same is tried again: what is in the way of a retry passes by itself, what
+// stalls a mapping waits for somebody.
+struct BackOff {
+    std::chrono::milliseconds first;
+    std::chrono::milliseconds last;
+};
+constexpr BackOff kRetryBackOff{2ms, 250ms};
+constexpr BackOff kStallBackOff{500ms, 30s};
+
+constexpr const char* kLostSlot =
+    "the replication slot has lost WAL (max_slot_wal_keep_size), so changes are missing";
+constexpr const char* kLostSlotHint =
+    "Disable all mappings and enable them again to go on with a new slot, then publish the tables' "
+    "state anew.";
+
+volatile sig_atomic_t never = 0;
+
+}  // namespace
+
+Stream::Stream(Pause pause)
+    : pause_(std::move(pause)),
+      capture_(log_),
+      decoder_(capture_, log_),
+      evaluator_(log_, capture_, publisher_) {
+    // What waits in a file is bounded by the WAL, not by a user's limit.
+    pg::value_or_throw(pg::guard([] {
+        SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
+        // A locked table is tried again, and the worker stays able to end meanwhile.
+        SetConfigOption("lock_timeout", "1s", PGC_SUSET, PGC_S_OVERRIDE);
+    }));
+}
+
+Stream::~Stream() {
+    decoder_.close();
+    release_slot();
+    set_state(pg::CdcState::kStopped);
+}
+
+void Stream::leave_nothing() {
+    keep_statuses(nullptr, 0);
+    pg::Status status = drop_slot();
+    if (!status.ok()) pg::log(WARNING, "could not drop pgmqtt's replication slot", status.error());
+}
+
+void Stream::clean_up() {
+    if (!slot_exists()) return;
+    bool exists = true;
+    pg::TransactionOptions options;
+    options.read_only = true;
+    pg::Status status = pg::transaction(
+        options, [&exists] { exists = OidIsValid(get_extension_oid("pgmqtt", true)); });
+    if (status.ok() && !exists) leave_nothing();
+}
+
+void Stream::turn() {
+    publisher_.turn();
+    follow_configuration();
+    if (!streaming()) return;
+    decode();
+    evaluate();
+    publisher_.turn();
+    confirm();
+}
+
+long Stream::timeout_ms() const {
+    auto until = [](Clock::time_point then) {
+        auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
+        return std::max<long>(0, static_cast<long>(left));
+    };
+    if (disabled_) return until(retry_at_);
+    if (!streaming()) return -1;
+    long tick = pg::settings.cdc_tick;
+    if (blocked()) return std::min(tick, until(blocked_until_));
+    if (!log_.empty() && publisher_.has_room()) return 0;
+    if (log_.empty() && !decoder_.reached(flushed_wal()) && wal_moved_) return 0;
+    return tick;
+}
+
+// ------------------------------------------------------------------------------------------------
+// Mappings and slot.
+
+void Stream::follow_configuration() {
+    uint64_t configuration = pg::shared()->configuration;
+    bool retry = disabled_ && Clock::now() >= retry_at_;
+    if (configuration == configuration_ && loaded_ && !retry) {
+        if (capture_.take_sources_changed()) watch_sources();
+        return;
+    }
+    load();
+    configuration_ = configuration;
+    follow_slot();
+    if (loaded_) pg::shared()->cdc_configuration = configuration_;
+}
+
+void Stream::load() {
+    pg::Result<std::vector<MappingDefinition>> definitions = load_mappings();
+    caches_show_present_ = true;
+    if (!definitions.ok()) {
+        // The extension may have gone a moment ago.
+        loaded_ = false;
+        pg::log(DEBUG1, "could not read the mappings", definitions.error());
+        return;
+    }
+    // The backend that made a mapping waits for us in its commit: what commits after that is behind this.
+    XLogRecPtr since = loaded_ ? GetXLogInsertRecPtr() : InvalidXLogRecPtr;
+    loaded_ = true;
+    sources_.clear();
+    std::vector<int> ids;
+    for (const MappingDefinition& definition : *definitions) {
+        ids.push_back(definition.id);
+        if (definition.enabled) sources_.push_back(definition.source);
+    }
+    any_mapping_ = !ids.empty();
+    keep_statuses(ids.data(), static_cast<int>(ids.size()));
+    evaluator_.set_mappings(*definitions, since);
+    capture_.set_sources(sources_);
+    watch_sources();
+    blocked_until_ = {};
+    back_off_ = 0ms;
+}
+
+// The commits that wake us: of the sources and of their partitions.
+void Stream::watch_sources() {
+    std::vector<Oid> watched;
+    pg::TransactionOptions options;
+    options.read_only = true;
+    pg::Status status = pg::transaction(options, [this, &watched] {
+        for (size_t i = 0; i < sources_.size(); ++i) {
+            Oids oids = with_partitions(sources_[i]);
+            watched.insert(watched.end(), oids.items, oids.items + oids.count);
+        }
+    });
+    caches_show_present_ = true;
+    if (!status.ok()) pg::log(WARNING, "could not look up partitions", status.error());
+    pg::set_watched_relations(watched.data(), static_cast<int>(watched.size()));
+}
+
+void Stream::follow_slot() {
+    if (!loaded_) return;
+    disabled_ = false;
+    // A slot is made for an enabled mapping, and stays as long as there is any.
+    if (sources_.empty() && (!any_mapping_ || !slot_exists())) {
+        stop();
+        return;
+    }
+    if (streaming()) return;
+    if (wal_level < WAL_LEVEL_LOGICAL) {
+        disable("wal_level is " + std::string(wal_level == WAL_LEVEL_MINIMAL ? "minimal" : "replica") +
+                "; set wal_level = logical and restart the server");
+        return;
+    }
+    set_state(pg::CdcState::kStarting);
+    set_stream_status("starting");
+    start();
+}
+
+bool Stream::start() {
+    if (!take_slot()) return false;
+    if (slot_is_lost()) {
+        // With all mappings switched off, whoever looks after them has seen it.
+        if (sources_.empty()) {
+            stop();
+            return false;
+        }
+        release_slot();
+        disable(std::string(kLostSlot) + ". " + kLostSlotHint);
+        return false;
+    }
+    pg::Status status = decoder_.open();
+    if (!status.ok()) {
+        release_slot();
+        disable(status.error());
+        return false;
+    }
+    changes_ = 0;
+    set_state(pg::CdcState::kStreaming);
+    set_stream_status("streaming");
+    return true;
+}
+
+bool Stream::take_slot() {
+    if (slot_exists()) {
+        pg::Status status = acquire_slot();
+        if (!status.ok()) disable(status.error());
+        return status.ok();
+    }
+    pg::Result<CreateResult> result = create_slot([this] { return still_wanted(); });
+    if (!result.ok()) {
+        disable(result.error());
+        return false;
+    }
+    if (!result->created) loaded_ = false;  // something changed: look again
+    return result->created;
+}
+
+// While the slot is being made: that may take as long as somebody's transaction.
+bool Stream::still_wanted() {
+    if (!pause_(kCreationPollMs)) return false;
+    publisher_.turn();
+    int pid = pg::shared()->cdc_waits_for_pid;
+    set_stream_status("starting", pid == 0 ? ""
+                                           : "the replication slot waits for the transaction of pid " +
+                                                 std::to_string(pid));
+    if (pg::shared()->configuration == configuration_) return true;
+    // More mappings are no reason to begin again; none at all is.
+    uint64_t configuration = pg::shared()->configuration;
+    load();
+    configuration_ = configuration;
+    return loaded_ && !sources_.empty();
+}
+
+void Stream::stop() {
+    decoder_.close();
+    pg::Status status = drop_slot();
+    if (!status.ok()) pg::log(WARNING, "could not drop pgmqtt's replication slot", status.error());
+    set_state(pg::CdcState::kStopped);
+    set_stream_status("stopped");
+}
+
+void Stream::disable(const std::string& reason) {
+    disabled_ = true;
+    retry_at_ = Clock::now() + kDisabledRetry;
+    StatusCopy known;
+    bool told = read_status(pg::MappingStatus::kStream, known) &&
+                std::string_view(known.state) == "disabled";
+    set_stream_status("disabled", reason);
+    set_state(pg::CdcState::kDisabled);
+    if (!told) pg::log(WARNING, "pgmqtt mappings are disabled: " + reason);
+}
+
+void Stream::disable(const pg::Error& error) {
+    constexpr std::string_view kNotListed = "may not be used as an output plugin";
+    if (error.message.find(kNotListed) != std::string::npos) {
+        disable(
+            "output_plugin_libraries does not list pgmqtt; add the line output_plugin_libraries = "
+            "'pgoutput, test_decoding, pgmqtt' and reload the configuration");
+        return;
+    }
+    disable(error.message + (error.hint.empty() ? "" : ". " + error.hint));
+}
+
+void Stream::set_state(pg::CdcState state) {
+    pg::shared()->cdc_state = static_cast<int>(state);
+}
+
+// ------------------------------------------------------------------------------------------------
+// Changes.
+
+// Decoding that fails would fail again in the same place: the process ends, with the reason for everybody
+// to see, and begins anew from what is confirmed.
+void Stream::fail(const char* what, pg::Error error) {
+    set_stream_status("error", error.message);
+    error.message = std::string(what) + ": " + error.message;
+    throw pg::Raised(std::move(error));
+}
+
+void Stream::decode() {
+    wal_moved_ = false;
+    if (log_.bytes() > kLogBytes) return;
+    XLogRecPtr target = flushed_wal();
+    uint64_t changes = pg::shared()->changes;
+    if (changes != changes_) {
+        changes_ = changes;
+        pg::Status status = pg::guard([&target] { target = flush_inserted_wal(); });
+        if (!status.ok()) fail("could not flush WAL", std::move(status.error()));
+    }
+    if (decoder_.reached(target)) return;
+    XLogRecPtr before = decoder_.position();
+    if (caches_show_present_) {
+        capture_.invalidate_caches();
+        caches_show_present_ = false;
+    }
+    pg::Status status = decoder_.decode(target, kLogBytes, never);
+    if (!status.ok()) fail("logical decoding failed", std::move(status.error()));
+    wal_moved_ = decoder_.position() != before;
+    pg::shared()->cdc_changes = capture_.changes();
+}
+
+void Stream::evaluate() {
+    if (log_.empty() || blocked()) return;
+    if (capture_.take_saw_past()) capture_.invalidate_caches();
+    while (!log_.empty() && publisher_.has_room()) {
+        caches_show_present_ = true;
+        Evaluator::Outcome outcome = evaluator_.run_batch();
+        publisher_.turn();
+        if (outcome == Evaluator::Outcome::kDone) {
+            back_off_ = 0ms;
+            if (!pause_(0)) return;
+            continue;
+        }
+        bool stalled = outcome == Evaluator::Outcome::kStall;
+        const BackOff& limits = stalled ? kStallBackOff : kRetryBackOff;
+        back_off_ = std::clamp(back_off_ * 2, limits.first, limits.last);
+        blocked_until_ = Clock::now() + back_off_;
+        return;
+    }
+}
+
+void Stream::confirm() {
+    // With nothing under way all that was read is done, whether it concerned us or not: a quiet mapped
+    // table in a busy database does not hold back WAL.
+    XLogRecPtr done = publisher_.done();
+    if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
+    pg::Status status = decoder_.confirm(done);
+    if (status.ok() && Clock::now() >= save_at_) {
+        status = decoder_.save();
+        save_at_ = Clock::now() + kSaveInterval;
+    }
+    if (!status.ok()) fail("could not confirm the slot's position", std::move(status.error()));
+    pg::shared()->cdc_confirmed_lsn = decoder_.confirmed();
+}
+
+}  // namespace pgmqtt::cdc

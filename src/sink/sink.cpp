@@ -1,0 +1,214 @@
+#include "sink/sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pg/log.h"
+#include "pg/shared.h"
+#include "pg/transaction.h"
+#include "sink/reason_text.h"
+#include "sink/sink_transaction.h"
+#include "sink/verdict.h"
+
+namespace pgmqtt::sink {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Of one statement.
+constexpr size_t kBatchMessages = 10000;
+constexpr size_t kBatchBytes = 16 << 20;
+
+constexpr milliseconds kFirstDelay{100};
+constexpr milliseconds kLongestDelay{30000};
+// A lock is looked for more often: each look waits a bounded time, and whoever holds the lock
+// leaves a backlog behind.
+constexpr milliseconds kLongestLockDelay{2000};
+
+// How often a message of a sink with on_error = 'retry' is tried again.
+constexpr int kRetries = 5;
+
+// A deadlock or two are nothing to write about.
+constexpr int kHoldsBeforeLog = 3;
+
+milliseconds delay_after(int holds, bool lock) {
+    milliseconds delay = kFirstDelay * (1 << std::min(holds - 1, 16));
+    return std::min(delay, lock ? kLongestLockDelay : kLongestDelay);
+}
+
+}  // namespace
+
+Sink::Sink(Definition definition, pg::SinkSlot* slot)
+    : definition_(std::move(definition)), slot_(slot) {
+    rebuild();
+}
+
+void Sink::rebuild() {
+    statement_.reset();
+    columns_.reset();
+    activity_ = "sink " + definition_.name + ": " + definition_.statement;
+    auto filter = broker::parse_sink_filter(definition_.filter);
+    if (!filter) return;  // the broker routes nothing to it and has logged why
+    columns_ = std::make_unique<MsgColumns>(std::move(filter->captures));
+    statement_ = std::make_unique<SinkStatement>(definition_, *columns_);
+}
+
+void Sink::redefine(Definition definition) {
+    retirements_ = 0;
+    if (definition == definition_) return;
+    definition_ = std::move(definition);
+    rebuild();
+    // Whatever it waited for may have been this change.
+    retry_at_ = {};
+    holds_ = 0;
+}
+
+void Sink::retire() {
+    ++retirements_;
+    slot_ = nullptr;
+    retry_at_ = {};
+    holds_ = 0;
+}
+
+void Sink::forget_messages() {
+    queue_.clear();
+    head_attempts_ = 0;
+}
+
+void Sink::run(DeadLetters& dead_letters, Completions& completions) {
+    Batch batch = next_batch();
+    bool runs = !retired() && definition_.enabled && statement_ != nullptr;
+    Outcome outcome = runs ? store(batch, dead_letters) : refuse(batch, dead_letters);
+    settle(outcome, completions);
+    if (outcome.held_by == HeldBy::kNothing)
+        recover();
+    else
+        hold(outcome);
+    if (slot_ != nullptr) slot_->pending = queue_.size();
+}
+
+Sink::Batch Sink::next_batch() const {
+    Batch batch;
+    size_t bytes = 0;
+    for (const auto& message : queue_) {
+        bytes += message->bytes.size();
+        if (batch.size() == kBatchMessages || (bytes > kBatchBytes && !batch.empty())) break;
+        batch.push_back(message.get());
+    }
+    return batch;
+}
+
+// Most batches are good: they pay for no subtransaction.
+Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters) {
+    for (bool bisect : {head_attempts_ > 0, true}) {
+        Outcome outcome;
+        pg::Status status = transact(batch, bisect, outcome, dead_letters);
+        if (status) return outcome;
+        bool transient = is_transient(status.error().sqlstate);
+        if (!bisect && !transient) continue;
+        // Also an ERROR at commit, which is no single message's.
+        outcome = {};
+        outcome.held_by = transient ? HeldBy::kWeather : HeldBy::kStatement;
+        outcome.held = std::move(status.error());
+        return outcome;
+    }
+    return {};
+}
+
+pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
+                          DeadLetters& dead_letters) {
+    BatchRun run(*statement_, *columns_, batch, outcome);
+    if (definition_.retry) run.hold_failures(head_attempts_ < kRetries);
+    try {
+        return pg::transaction({.activity = activity_.c_str()}, [&] {
+            limit_lock_waits();
+            check_constraints_at_once();
+            if (bisect)
+                run.run_bisected();
+            else
+                run.run_whole();
+            for (const Failure& failure : outcome.failures)
+                dead_letters.insert(definition_.name, *batch[failure.index], failure.error,
+                                    failure.index == 0 ? head_attempts_ + 1 : 1);
+        });
+    } catch (const pg::Raised& raised) {
+        return base::fail(raised.error());
+    }
+}
+
+// Dropped or disabled: nobody wants the messages, but they were accepted, so they are kept.
+Outcome Sink::refuse(const Batch& batch, DeadLetters& dead_letters) {
+    pg::Error error = pg::make_error(
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sink \"" + definition_.name + "\"" + (retired() ? " was dropped" : " is disabled"));
+    Outcome outcome;
+    pg::Status status = pg::transaction({.activity = activity_.c_str()}, [&] {
+        limit_lock_waits();
+        for (const Message* message : batch)
+            dead_letters.insert(definition_.name, *message, error, 1);
+    });
+    if (!status) {
+        outcome.held_by = HeldBy::kWeather;
+        outcome.held = std::move(status.error());
+        return outcome;
+    }
+    outcome.done = batch.size();
+    for (size_t index = 0; index < batch.size(); ++index)
+        outcome.failures.push_back({index, error});
+    return outcome;
+}
+
+// The transaction has committed.
+void Sink::settle(const Outcome& outcome, Completions& completions) {
+    auto failure = outcome.failures.begin();
+    for (size_t index = 0; index < outcome.done; ++index) {
+        Message& message = *queue_.front();
+        if (failure != outcome.failures.end() && failure->index == index) {
+            completions.finish(message, reason_of(failure->error.sqlstate),
+                               reason_text(failure->error));
+            ++failure;
+        } else {
+            completions.finish(message, mqtt::ReasonCode::kSuccess, {});
+        }
+        queue_.pop_front();
+    }
+    if (outcome.done > 0) head_attempts_ = 0;
+    if (outcome.held_by == HeldBy::kMessage) ++head_attempts_;
+    pg::Shared& shared = *pg::shared();
+    shared.sink_rows += outcome.done - outcome.failures.size();
+    shared.sink_dead_letters += outcome.failures.size();
+    if (slot_ == nullptr) return;
+    slot_->messages += outcome.done;
+    slot_->dead_letters += outcome.failures.size();
+}
+
+void Sink::hold(const Outcome& outcome) {
+    holds_ = outcome.done > 0 ? 1 : holds_ + 1;
+    bool lock = outcome.held.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE;
+    retry_at_ = Clock::now() + delay_after(holds_, lock);
+    ++pg::shared()->sink_retries;
+    if (slot_ != nullptr) ++slot_->retries;
+    bool statement = outcome.held_by == HeldBy::kStatement;
+    show(statement ? pg::SinkState::kError : pg::SinkState::kWaiting, outcome.held.message);
+    if (logged_ || !(statement || holds_ >= kHoldsBeforeLog)) return;
+    logged_ = true;
+    pg::log(WARNING,
+            "sink \"" + definition_.name + "\" " +
+                (statement ? "cannot run its statement" : "waits") + " and is tried again",
+            outcome.held);
+}
+
+void Sink::recover() {
+    if (logged_) pg::log(LOG, "sink \"" + definition_.name + "\" works again");
+    if (holds_ > 0) show(pg::SinkState::kActive, {});
+    logged_ = false;
+    holds_ = 0;
+    retry_at_ = {};
+}
+
+void Sink::show(pg::SinkState state, const std::string& message) {
+    if (slot_ != nullptr)
+        slot_->set(state, cut_at_character(message, pg::SinkSlot::kMessageBytes - 1));
+}
+
+}  // namespace pgmqtt::sink

@@ -1,0 +1,257 @@
+"""What a changed row looks like as a message: unchanged TOAST, keys, partitions, DDL, TRUNCATE."""
+
+import json
+
+import pytest
+
+BIG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i)"  # does not compress
+
+
+@pytest.fixture
+def sub(raw, topic):
+    client = raw()
+    client.connect()
+    client.subscribe(f"{topic}/#", 1)
+    return client
+
+
+def receive(client):
+    packet = client.expect(3)
+    if packet.qos:
+        client.puback(packet.packet_id)
+    return packet
+
+
+def receive_json(client):
+    packet = receive(client)
+    return packet.topic, json.loads(packet.payload)
+
+
+@pytest.fixture
+def mapped(server, topic, name):
+    """A table with a key and a big value, mapped to its rows' default payload."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, n int, big text);
+        ALTER TABLE {name} ALTER big SET STORAGE EXTERNAL;
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || op$$);
+        INSERT INTO {name} VALUES (1, 1, {BIG})""")
+    return name
+
+
+def test_an_unchanged_toasted_column_is_absent_not_null(server, sub, topic, mapped):
+    assert len(receive_json(sub)[1]["big"]) == 9600
+    server.psql(f"UPDATE {mapped} SET n = 2")
+    assert receive_json(sub) == (f"{topic}/UPDATE", {"id": 1, "n": 2})
+    server.psql(f"UPDATE {mapped} SET big = NULL")
+    assert receive_json(sub) == (f"{topic}/UPDATE", {"id": 1, "n": 2, "big": None})
+
+
+def test_with_replica_identity_full_it_comes_from_the_old_row(server, sub, topic, mapped):
+    receive(sub)
+    server.psql(f"ALTER TABLE {mapped} REPLICA IDENTITY FULL; UPDATE {mapped} SET n = 2")
+    updated, row = receive_json(sub)
+    assert (updated, row["n"], len(row["big"])) == (f"{topic}/UPDATE", 2, 9600)
+
+
+def test_expressions_can_ask_what_is_absent(server, sub, topic, mapped):
+    receive(sub)
+    server.psql(f"""
+        SELECT pgmqtt.drop_mapping('{mapped}');
+        SELECT pgmqtt.add_mapping('{mapped}', '{mapped}', $$'{topic}/x'$$,
+            payload => $$jsonb_build_array(new.big, absent)$$);
+        UPDATE {mapped} SET n = 3""")
+    assert receive_json(sub) == (f"{topic}/x", [None, ["big"]])
+
+
+def test_delete_shows_the_key_and_nothing_it_does_not_know(server, sub, topic, mapped):
+    receive(sub)
+    server.psql(f"DELETE FROM {mapped}")
+    assert receive_json(sub) == (f"{topic}/DELETE", {"id": 1})
+
+
+def test_old_is_there_when_the_key_changes(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, v int);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$,
+            payload => $$jsonb_build_array(old.id, new.id, new.v)$$, operations => '{{update}}');
+        INSERT INTO {name} VALUES (1, 1);
+        UPDATE {name} SET v = 2;
+        UPDATE {name} SET id = 2""")
+    assert receive_json(sub)[1] == [None, 1, 2]
+    assert receive_json(sub)[1] == [1, 2, 2]
+
+
+def test_partitions_publish_as_their_root(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int, part text, v text, PRIMARY KEY (id, part))
+            PARTITION BY LIST (part);
+        CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES IN ('a');
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || op$$);
+        CREATE TABLE {name}_b (v text, gone int, part text NOT NULL, id int NOT NULL);
+        ALTER TABLE {name}_b DROP COLUMN gone;
+        INSERT INTO {name}_b (v, part, id) VALUES ('before', 'b', 1);
+        ALTER TABLE {name} ATTACH PARTITION {name}_b FOR VALUES IN ('b');
+        INSERT INTO {name} VALUES (2, 'a', 'x'), (3, 'b', 'y');
+        UPDATE {name} SET part = 'b' WHERE id = 2;
+        ALTER TABLE {name} DETACH PARTITION {name}_b;
+        INSERT INTO {name}_b (v, part, id) VALUES ('after', 'b', 9);
+        INSERT INTO {name} VALUES (4, 'a', 'z')""")
+    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 2, "part": "a", "v": "x"})
+    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 3, "part": "b", "v": "y"})
+    assert receive_json(sub) == (f"{topic}/DELETE", {"id": 2, "part": "a"})
+    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 2, "part": "b", "v": "x"})
+    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 4, "part": "a", "v": "z"})
+
+
+def test_rows_written_in_the_transaction_that_attaches_them(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int) PARTITION BY LIST (id);
+        CREATE TABLE {name}_1 (id int);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || new.id$$);
+        INSERT INTO {name}_1 VALUES (1);
+        TRUNCATE {name}_1;
+        BEGIN;
+        ALTER TABLE {name} ATTACH PARTITION {name}_1 FOR VALUES IN (1);
+        INSERT INTO {name} VALUES (1);
+        COMMIT""")
+    assert receive(sub).topic == f"{topic}/1"
+    sub.expect_nothing_before_ping()
+
+
+def test_truncate_is_one_message(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || op$$,
+            operations => '{{truncate}}');
+        INSERT INTO {name} VALUES (1), (2);
+        TRUNCATE {name}""")
+    assert receive(sub).topic == f"{topic}/TRUNCATE"
+    sub.expect_nothing_before_ping()
+
+
+def test_ddl_between_writes(server, sub, topic, name):
+    """Rows of one round of decoding, written under four shapes of the table."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, v int);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$);
+        BEGIN;
+        INSERT INTO {name} VALUES (1, 10);
+        ALTER TABLE {name} ADD COLUMN w text DEFAULT 'd';
+        INSERT INTO {name} VALUES (2, 20, 'e');
+        ALTER TABLE {name} ALTER v TYPE bigint;
+        INSERT INTO {name} VALUES (3, 5000000000, 'f');
+        ALTER TABLE {name} RENAME v TO value;
+        ALTER TABLE {name} DROP COLUMN w;
+        INSERT INTO {name} VALUES (4, 40);
+        COMMIT""")
+    rows = [receive_json(sub)[1] for _ in range(4)]
+    assert rows == [{"id": 1, "value": 10}, {"id": 2, "value": 20}, {"id": 3, "value": 5000000000},
+                    {"id": 4, "value": 40}]
+
+
+def test_a_mapping_that_lost_its_column_stops_alone_and_visibly(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, v int);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/v'$$, $$new.v::text$$);
+        SELECT pgmqtt.add_mapping('{name}b', '{name}', $$'{topic}/id'$$, $$new.id::text$$);
+        ALTER TABLE {name} DROP COLUMN v;
+        INSERT INTO {name} VALUES (1), (2)""")
+    assert [receive(sub).payload for _ in range(2)] == [b"1", b"2"]
+    status = server.psql(f"SELECT status, message, errors FROM pgmqtt.mappings WHERE name = '{name}'")
+    assert status == "error|column new.v does not exist|2"
+    letters = server.psql(f"SELECT count(*), min(sqlstate) FROM pgmqtt.dead_letter"
+                          f" WHERE name = '{name}'")
+    assert letters == "1|42703", "one letter per transaction"
+    server.psql(f"ALTER TABLE {name} ADD COLUMN v int DEFAULT 7; INSERT INTO {name} VALUES (3)")
+    assert sorted(receive(sub).payload for _ in range(2)) == [b"3", b"7"]
+    assert server.psql(f"SELECT status FROM pgmqtt.mappings WHERE name = '{name}'") == "streaming"
+
+
+def test_a_dropped_table_does_not_stop_the_others(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        CREATE TABLE {name}_b (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/a'$$);
+        SELECT pgmqtt.add_mapping('{name}_b', '{name}_b', $$'{topic}/b'$$);
+        BEGIN;
+        INSERT INTO {name} VALUES (1);
+        DROP TABLE {name};
+        INSERT INTO {name}_b VALUES (1);
+        COMMIT;
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        INSERT INTO {name} VALUES (2);""")
+    assert receive(sub).topic == f"{topic}/b"
+    sub.expect_nothing_before_ping()
+    status = server.psql(f"SELECT status, message FROM pgmqtt.mappings WHERE name = '{name}'")
+    assert status.startswith("error|the source table")
+    server.psql(f"SELECT pgmqtt.drop_mapping('{name}')")
+
+
+def test_names_that_need_quotes(server, sub, topic, name):
+    server.psql(f"""
+        CREATE SCHEMA "S {name}";
+        CREATE TABLE "S {name}"."T'x" ("A b" int PRIMARY KEY, "new" text);
+        SELECT pgmqtt.add_mapping('{name}', '"S {name}"."T''x"',
+            $$'{topic}/' || coalesce(new."A b", old."A b")$$);
+        INSERT INTO "S {name}"."T'x" VALUES (5, 'n')""")
+    assert receive_json(sub) == (f"{topic}/5", {"A b": 5, "new": "n"})
+
+
+def test_sub_selects_see_the_row_and_the_present(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, v int);
+        CREATE TABLE {name}_names (id int, label text);
+        INSERT INTO {name}_names VALUES (1, 'one');
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$,
+            payload => $$(SELECT label FROM {name}_names n WHERE n.id = new.id) || '/' ||
+                         (SELECT count(*) FROM {name} WHERE v = new.v)$$);
+        INSERT INTO {name} VALUES (1, 1);""")
+    assert receive(sub).payload == b"one/1"
+
+
+def test_op_lsn_xid_commit_ts(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY, xid bigint DEFAULT pg_current_xact_id()::text::bigint,
+                             at timestamptz DEFAULT now());
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$,
+            payload => $$jsonb_build_array(xid = new.xid, commit_ts >= new.at,
+                                           lsn <= pg_current_wal_flush_lsn(), op)$$);
+        INSERT INTO {name} VALUES (1)""")
+    assert receive_json(sub)[1] == [True, True, True, "INSERT"]
+
+
+def test_properties(server, raw, topic, name):
+    client = raw()
+    client.connect(version=5)
+    client.subscribe(f"{topic}/#", 1)
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$,
+            properties => $$jsonb_build_object('content_type', 'application/json',
+                'user_properties', jsonb_build_object('xid', xid::text))$$);
+        INSERT INTO {name} VALUES (1)""")
+    packet = client.expect(3)
+    assert b"application/json" in bytes(str(packet.properties), "utf8")
+
+
+def test_savepoints_and_rollbacks_publish_what_was_committed(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (v int);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$, $$new.v::text$$);
+        BEGIN; INSERT INTO {name} VALUES (1); SAVEPOINT a; INSERT INTO {name} VALUES (2);
+        ROLLBACK TO a; INSERT INTO {name} VALUES (3); COMMIT;
+        BEGIN; INSERT INTO {name} VALUES (4); ROLLBACK;
+        SET synchronous_commit = off; INSERT INTO {name} VALUES (5);""")
+    assert [receive(sub).payload for _ in range(3)] == [b"1", b"3", b"5"]
+
+
+def test_bad_topics_are_dead_letters(server, sub, topic, name):
+    server.psql(f"""
+        CREATE TABLE {name} (t text);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', 'new.t');
+        INSERT INTO {name} VALUES ('{topic}/+'), (''), (NULL), ('$SYS/x'), (repeat('x', 65536)),
+            ('{topic}/good')""")
+    assert receive(sub).topic == f"{topic}/good"
+    assert server.psql(f"SELECT string_agg(left(message, 17), '|' ORDER BY id) FROM"
+                       f" pgmqtt.dead_letter WHERE name = '{name}'") == \
+        "topic contains a |topic is empty|topic is NULL|topic begins with|topic of 65536 by"
