@@ -54,6 +54,12 @@ def test_each_header_is_included():
     report(f"{len(headers)} headers", faults)
 
 
+def test_no_merge_was_left_half_done():
+    marker = re.compile(r"^(<{7}|>{7}|\|{7}) ", re.MULTILINE)
+    looked_at = files()
+    report(f"{len(looked_at)} files", [str(path) for path in looked_at if marker.search(text(path))])
+
+
 def test_nothing_names_the_machine_it_was_made_on():
     path_of_a_machine = re.compile(r"(?<![\w./$}])/(work|root|home/\w+)/[\w.]|" + re.escape(str(ROOT)))
     looked_at = [path for path in files() if path.suffix not in (".bin", ".png", ".svg")]
