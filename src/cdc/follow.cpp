@@ -24,14 +24,15 @@ bool waits = false;
 void tell(int level, const char* message) {
     int pid = pg::shared()->cdc_waits_for_pid;
     if (pid != 0) {
-        ereport(level, (errmsg("%s", message),
-                        errdetail("The replication slot can begin when the transaction of the process "
-                                  "with pid %d has ended.",
-                                  pid)));
+        ereport(level,
+                (errmsg("%s", message),
+                 errdetail("The replication slot can begin when the transaction of the process "
+                           "with pid %d has ended.",
+                           pid)));
     } else {
-        ereport(level, (errmsg("%s", message),
-                        errdetail("The process \"pgmqtt cdc\" has not got to it."),
-                        errhint("See pgmqtt.mappings.status and the server log.")));
+        ereport(level,
+                (errmsg("%s", message), errdetail("The process \"pgmqtt cdc\" has not got to it."),
+                 errhint("See pgmqtt.mappings.status and the server log.")));
     }
 }
 

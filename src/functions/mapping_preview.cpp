@@ -58,7 +58,8 @@ void read_mapping(const char* name, Previewed& previewed) {
         1, types, values, nullptr, true, 1);
     pg::act_as_before(saved);
     if (SPI_processed == 0) {
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name)));
+        ereport(ERROR,
+                (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name)));
     }
     previewed.source = DatumGetObjectId(column_value(1));
     previewed.owner = DatumGetObjectId(column_value(2));
@@ -77,10 +78,12 @@ void read_mapping(const char* name, Previewed& previewed) {
 Portal open_rows(const Previewed& previewed, const char* predicate) {
     const char* table = quote_qualified_identifier(
         get_namespace_name(get_rel_namespace(previewed.source)), get_rel_name(previewed.source));
-    // A partitioned table's mapping is about its partitions, a plain table's not about its children.
+    // A partitioned table's mapping is about its partitions, a plain table's not about its
+    // children.
     bool partitioned = get_rel_relkind(previewed.source) == RELKIND_PARTITIONED_TABLE;
-    const char* query = psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY",
-                                 table, predicate == nullptr ? "true" : predicate);
+    const char* query =
+        psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY", table,
+                 predicate == nullptr ? "true" : predicate);
     Portal portal =
         SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
     TupleDesc columns = portal->tupDesc;
@@ -171,7 +174,8 @@ PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     const char* predicate = PG_ARGISNULL(1) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(1));
     long limit = PG_ARGISNULL(2) ? PG_INT32_MAX : PG_GETARG_INT32(2);
     if (limit < 0) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("limit must not be negative")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("limit must not be negative")));
     }
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);

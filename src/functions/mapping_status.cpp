@@ -29,18 +29,21 @@ Shown shown_status(bool enabled, bool known, const cdc::StatusCopy& mapping) {
     bool stream_known = cdc::read_status(pg::MappingStatus::kStream, stream);
     const char* stream_message = pstrdup(stream.message);
     auto state = static_cast<pg::CdcState>(pg::shared()->cdc_state.load());
-    if (state == pg::CdcState::kDisabled) return {psprintf("disabled: %s", stream_message), nullptr};
+    if (state == pg::CdcState::kDisabled)
+        return {psprintf("disabled: %s", stream_message), nullptr};
     if (stream_known && std::strcmp(stream.state, "error") == 0) return {"error", stream_message};
     if (state != pg::CdcState::kStreaming) return {"starting", stream_message};
     if (!known) return {"streaming", nullptr};
-    return {pstrdup(mapping.state), mapping.message[0] == '\0' ? nullptr : pstrdup(mapping.message)};
+    return {pstrdup(mapping.state),
+            mapping.message[0] == '\0' ? nullptr : pstrdup(mapping.message)};
 }
 
 }  // namespace
 
 }  // namespace pgmqtt::functions
 
-// (id int, enabled boolean, OUT status text, OUT message text, OUT published bigint, OUT errors bigint)
+// (id int, enabled boolean, OUT status text, OUT message text, OUT published bigint, OUT errors
+// bigint)
 PGMQTT_FUNCTION(pgmqtt_mapping_status) {
     using namespace pgmqtt;
     TupleDesc columns;
