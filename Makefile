@@ -42,7 +42,7 @@ pgmqtt.so: $(CORE_LIB)
 
 $(CORE_LIB): $(CORE_OBJS)
 	rm -f $@
-	ar rcs $@ $^
+	ar qcs $@ $^
 
 build/core/%.o: src/%.cpp
 	@mkdir -p $(@D)

@@ -16,6 +16,8 @@ BEGIN
 END
 $$;
 
+-- Made here and not by the control file, so that it belongs to the extension and goes with it.
+CREATE SCHEMA pgmqtt;
 GRANT USAGE ON SCHEMA pgmqtt TO PUBLIC;
 
 -- ------------------------------------------------------------------------------------------------

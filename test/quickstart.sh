@@ -98,7 +98,6 @@ if ! is_running; then
             echo "output_plugin_libraries = 'pgoutput, test_decoding, pgmqtt'"
         fi
         echo "pgmqtt.port = $mqtt_port"
-        echo "pgmqtt.ws_port = 0"
     } >"$data/quickstart.conf"
     echo "pg_port=$pg_port mqtt_port=$mqtt_port" >"$ports"
     touch "$log"

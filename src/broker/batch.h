@@ -28,7 +28,7 @@ struct MessageView {
     ByteView payload;
     mqtt::Qos qos = mqtt::Qos::k0;
     bool retain = false;
-    ByteView properties;  // mqtt::encode_message_properties
+    ByteView properties{};  // mqtt::encode_message_properties
     base::WallTime received_at{};
     base::WallTime expires_at = base::WallTime::max();  // max: never
 };

@@ -111,8 +111,9 @@ void Broker::State::handle_connect(Connection& c, const mqtt::Frame& frame, Byte
 void Broker::State::refuse_malformed_connect(Connection& c, const mqtt::DecodeError& error) {
     constexpr uint8_t kLevel5 = 5;
     constexpr uint8_t kBridgeBit = 0x80;
-    if (error.reason == ReasonCode::kUnsupportedProtocolVersion && error.protocol_level != 0) {
-        // [MQTT-3.1.2-2]; a level of the future is answered in the latest format we know.
+    if (error.reason == ReasonCode::kUnsupportedProtocolVersion) {
+        // [MQTT-3.1.2-2] [MQTT-3.1.2-1]; a level of the future is answered in the latest format we
+        // know.
         bool newer = error.protocol_level > kLevel5 && error.protocol_level < kBridgeBit;
         c.version = newer ? Version::k5 : Version::k311;
         return refuse_connect(c, error.reason, error.detail);

@@ -53,14 +53,14 @@ void Server::State::accept_waiting(Handler& handler) {
     size_t refused = 0;
     const char* why = "";
     for (uint32_t tried = 0; tried < limits.accepts_per_turn && listeners.any_ready(); ++tried) {
-        sockaddr_storage peer{};
-        const int fd = listeners.accept(peer);
+        const Listeners::Accepted accepted = listeners.accept();
+        const int fd = accepted.fd;
         if (fd >= 0 && table.size() >= limits.max_connections) {
             ::close(fd);
             ++refused;
             why = "too many connections";
         } else if (fd >= 0) {
-            if (admit(fd, peer, handler)) continue;
+            if (admit(accepted, handler)) continue;
             ++refused;
             why = "out of memory";
         } else if (errno == EAGAIN || concerns_one_connection(errno)) {
@@ -80,16 +80,16 @@ void Server::State::accept_waiting(Handler& handler) {
     }
 }
 
-bool Server::State::admit(int fd, const sockaddr_storage& peer, Handler& handler) {
+bool Server::State::admit(const Listeners::Accepted& accepted, Handler& handler) {
     ConnectionId id;
     try {
-        std::unique_ptr<Transport> transport = make_tcp_transport(fd);
+        std::unique_ptr<Transport> transport = (*accepted.transport)(accepted.fd);
         reserve_queues();
         id = table.add(transport);
     } catch (const std::bad_alloc&) {
         return false;
     }
-    if (!poller.watch_connection(fd, uint64_t{id.slot} << 32 | id.generation)) {
+    if (!poller.watch_connection(accepted.fd, uint64_t{id.slot} << 32 | id.generation)) {
         table.remove(id.slot);
         return false;
     }
@@ -97,7 +97,7 @@ bool Server::State::admit(int fd, const sockaddr_storage& peer, Handler& handler
     connection.watching_read = true;
     shake_hands(id.slot);
     try {
-        handler.on_accepted(id, peer_address(peer));
+        handler.on_accepted(id, peer_address(accepted.peer));
     } catch (const std::bad_alloc&) {
         if (connection.alive()) finish(id.slot, "out of memory");
     }
@@ -117,8 +117,7 @@ void Server::State::reserve_queues() {
 Server::State::Refused Server::State::refuse_with_reserve() {
     if (reserve_fd_ < 0) return Refused::kImpossible;
     ::close(reserve_fd_);
-    sockaddr_storage peer{};
-    const int fd = listeners.accept(peer);
+    const int fd = listeners.accept().fd;
     const bool nobody = fd < 0 && errno == EAGAIN;
     if (fd >= 0) ::close(fd);
     reserve_fd_ = open_reserve();

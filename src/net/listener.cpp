@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "net/transport.h"
+
 namespace pgmqtt::net {
 
 namespace {
@@ -25,6 +27,7 @@ bool append_numeric(const char* numeric, const ListenAddress& from, bool optiona
     endpoint.length = found->ai_addrlen;
     endpoint.host = from.host;
     endpoint.port = from.port;
+    endpoint.transport = from.transport ? from.transport : make_tcp_transport;
     endpoint.optional = optional;
     freeaddrinfo(found);
     endpoints.push_back(std::move(endpoint));
@@ -146,10 +149,13 @@ base::Status<std::string> Listeners::listen(const std::vector<ListenAddress>& ad
     std::string
         absent;  // why an optional address did not open: matters when its twin did not either
     for (const Endpoint& endpoint : wanted) {
-        const bool kept = std::any_of(open_.begin(), open_.end(), [&](const Listener& listener) {
+        const auto kept = std::find_if(open_.begin(), open_.end(), [&](const Listener& listener) {
             return listener.endpoint.same_address(endpoint);
         });
-        if (kept) continue;
+        if (kept != open_.end()) {
+            kept->endpoint = endpoint;  // perhaps another transport
+            continue;
+        }
         int error = 0;
         const std::string failure = open(endpoint, error);
         if (failure.empty()) continue;
@@ -222,18 +228,20 @@ bool Listeners::resume() {
     return true;
 }
 
-int Listeners::accept(sockaddr_storage& peer) {
+Listeners::Accepted Listeners::accept() {
+    Accepted accepted;
     for (size_t tried = 0; tried < open_.size(); ++tried) {
         Listener& listener = open_[turn_++ % open_.size()];
         if (!listener.ready) continue;
-        socklen_t length = sizeof peer;
-        const int fd = accept4(listener.fd, reinterpret_cast<sockaddr*>(&peer), &length,
-                               SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return fd;
+        socklen_t length = sizeof accepted.peer;
+        accepted.transport = &listener.endpoint.transport;
+        accepted.fd = accept4(listener.fd, reinterpret_cast<sockaddr*>(&accepted.peer), &length,
+                              SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (accepted.fd >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return accepted;
         listener.ready = false;
     }
     errno = EAGAIN;
-    return -1;
+    return accepted;
 }
 
 }  // namespace pgmqtt::net

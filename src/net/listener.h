@@ -21,6 +21,7 @@ struct Endpoint {
     socklen_t length = 0;
     std::string host;  // as configured: for messages
     uint16_t port = 0;
+    TransportFactory transport;
     // One of the pair behind a name: a machine that lacks its address family is not an error.
     bool optional = false;
 
@@ -53,9 +54,14 @@ class Listeners {
     bool resume();
     bool suspended() const { return suspended_; }
 
-    // Takes one connection from the ready listeners, in turns. -1: errno is EAGAIN when nobody
-    // waits, and accept()'s otherwise.
-    int accept(sockaddr_storage& peer);
+    // Takes one connection from the ready listeners, in turns. The descriptor is -1 when there is
+    // none: errno is EAGAIN when nobody waits, and accept()'s otherwise.
+    struct Accepted {
+        int fd = -1;
+        sockaddr_storage peer{};
+        const TransportFactory* transport = nullptr;  // good until listen()
+    };
+    Accepted accept();
 
     // In a poller token's upper half: no connection has this slot.
     static constexpr uint32_t kTokenSlot = UINT32_MAX;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,9 +55,15 @@ struct Limits {
     uint32_t linger_ms = 1000;  // after our close: drain the peer's bytes so an RST eats nothing
 };
 
+class Transport;
+
+// Wraps an accepted socket, which it owns at once, also when it throws.
+using TransportFactory = std::function<std::unique_ptr<Transport>(int fd)>;
+
 struct ListenAddress {
     std::string host;  // "localhost", numeric, or "*"
     uint16_t port = 0;
+    TransportFactory transport = nullptr;  // of connections accepted from now on; null: TCP
 };
 
 class Server {
@@ -86,6 +93,8 @@ class Server {
     // longer to read.
     void flush(ConnectionId id, Handler& handler);
 
+    // While paused, what arrives stays in the kernel and wakes the loop once at most. So a peer's
+    // end is noticed after resume() only, in order behind its bytes.
     void pause(ConnectionId id);
     void resume(ConnectionId id);
 

@@ -64,7 +64,7 @@ class Server::State {
 
     // accepting.cpp
     void accept_waiting(Handler& handler);
-    bool admit(int fd, const sockaddr_storage& peer, Handler& handler);
+    bool admit(const Listeners::Accepted& accepted, Handler& handler);
     void reserve_queues();
     Refused refuse_with_reserve();
     void suspend_accepting();

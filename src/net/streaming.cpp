@@ -45,7 +45,10 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
 
 bool Server::State::shake_hands(uint32_t slot) {
     Connection& c = table.at(slot);
-    const IoResult result = c.transport->handshake();
+    IoResult result;
+    do {
+        result = c.transport->handshake();
+    } while (result.status == IoStatus::kPartial && c.hangup);  // see note_read()
     switch (result.status) {
         case IoStatus::kOk:
             c.phase = Phase::kOpen;
@@ -178,7 +181,8 @@ bool Server::State::send(uint32_t slot, Handler& handler) {
 void Server::State::send_blocked(uint32_t slot, Handler& handler) {
     Connection& c = table.at(slot);
     c.writable = false;
-    if (!c.output_blocked) return;  // a hangup, reported as writable too
+    // A hangup, reported as writable too, or what the input waited for.
+    if (!c.output_blocked) return watch(slot, c.watching_read, c.input_waits_for_write);
     c.output_blocked = c.output_waits_for_read = false;
     const bool progress = send(slot, handler);
     // Also when the handler had emptied the outbox itself: it may be waiting for this.

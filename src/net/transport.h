@@ -34,8 +34,9 @@ class Transport {
 
     virtual int fd() const = 0;
 
-    // Begins or continues what precedes the first byte. kBlocked waits for readability, or with
-    // waits_for_other for writability.
+    // Begins or continues what precedes the first byte. kPartial: a read got less than it asked
+    // for; kBlocked: the socket had nothing. Both wait for readability, or with waits_for_other for
+    // writability.
     virtual IoResult handshake() = 0;
 
     // kPartial and kBlocked only when no plain bytes are left inside: no readiness announces those.

@@ -9,6 +9,7 @@ extern "C" {
 #include "pg/datum.h"
 #include "pg/log.h"
 #include "pg/transaction.h"
+#include "sink/sink_transaction.h"
 
 namespace pgmqtt::sink {
 namespace {
@@ -50,8 +51,10 @@ void read_definitions(std::vector<Definition>& definitions) {
 
 std::vector<broker::SinkRoute> load_sink_routes() {
     std::vector<Definition> definitions;
-    pg::value_or_throw(
-        pg::transaction({.read_only = true}, [&] { read_definitions(definitions); }));
+    pg::value_or_throw(pg::transaction({.read_only = true}, [&] {
+        limit_lock_waits();
+        read_definitions(definitions);
+    }));
     std::vector<broker::SinkRoute> routes;
     for (const Definition& definition : definitions) {
         if (!definition.enabled) continue;

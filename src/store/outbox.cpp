@@ -31,6 +31,9 @@ broker::PublishRecord record_of_row(HeapTuple row, TupleDesc desc) {
 
 }  // namespace
 
+// unnest() of several arrays is a form of its own only where it is not qualified; search_path is
+// pinned in the workers.
+//
 // A transaction whose publishes were all rolled back to a savepoint leaves a lonely row in
 // outbox_commit: the LEFT JOIN brings it along to be removed.
 Outbox::Outbox()
@@ -40,12 +43,12 @@ Outbox::Outbox()
           "ORDER BY c.seq, o.id LIMIT $1",
           {INT4OID}),
       remove_(
-          "DELETE FROM pgmqtt.outbox o USING pg_catalog.unnest($1, $2) AS done(xid, id) "
+          "DELETE FROM pgmqtt.outbox o USING unnest($1, $2) AS done(xid, id) "
           "WHERE o.xid = done.xid AND o.id = done.id",
           {XID8ARRAYOID, INT8ARRAYOID}),
       // Only when nothing of the transaction is left: a long one goes in several batches.
       remove_commits_(
-          "DELETE FROM pgmqtt.outbox_commit c USING pg_catalog.unnest($1, $2) AS done(seq, xid) "
+          "DELETE FROM pgmqtt.outbox_commit c USING unnest($1, $2) AS done(seq, xid) "
           "WHERE c.seq = done.seq "
           "AND NOT EXISTS (SELECT FROM pgmqtt.outbox o WHERE o.xid = done.xid)",
           {INT8ARRAYOID, XID8ARRAYOID}) {}

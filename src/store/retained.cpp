@@ -16,12 +16,12 @@ using broker::StoreKind;
 RetainedTable::RetainedTable()
     : remove_(
           "DELETE FROM pgmqtt.retained_message r "
-          "USING pg_catalog.unnest($1, $2) AS gone(topic_hash, topic) "
+          "USING unnest($1, $2) AS gone(topic_hash, topic) "
           "WHERE r.topic_hash = gone.topic_hash AND r.topic = gone.topic",
           {INT8ARRAYOID, BYTEAARRAYOID}),
       insert_(
           "INSERT INTO pgmqtt.retained_message "
-          "SELECT * FROM pg_catalog.unnest($1, $2, $3, $4, $5, $6, $7)",
+          "SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7)",
           {INT8ARRAYOID, BYTEAARRAYOID, BYTEAARRAYOID, INT2ARRAYOID, BYTEAARRAYOID,
            TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID}) {}
 

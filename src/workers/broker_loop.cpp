@@ -1,6 +1,5 @@
 #include "workers/broker_loop.h"
 
-
 extern "C" {
 #include <pgstat.h>
 #include <utils/timestamp.h>
@@ -27,6 +26,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds kListenRetry{2000};
+constexpr milliseconds kRoutesRetry{1000};
 // Checking a password takes milliseconds: a storm of log-ins must not starve who is connected.
 constexpr size_t kAuthenticationsPerTurn = 2;
 
@@ -77,17 +77,36 @@ void BrokerLoop::configure() {
     try_listen();
 }
 
+// Throws pg::Raised. A message that arrives before the routes are known would be acknowledged
+// without having been stored: so this comes before listening.
 void BrokerLoop::load_routes() {
     uint64_t configuration = pg::shared()->configuration.load(std::memory_order_acquire);
-    if (configuration == routes_seen_) return;
+<<<<<<< HEAD
+    if (routes_loaded_ && configuration == routes_seen_) return;
     try {
         broker_.set_sinks(sink::load_sink_routes());
     } catch (const pg::Raised& raised) {
         pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
         return;
     }
+    routes_loaded_ = true;
+=======
+    broker_.set_sinks(sink::load_sink_routes());
+>>>>>>> sink
     routes_seen_ = configuration;
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
+}
+
+void BrokerLoop::follow_routes() {
+    if (pg::shared()->configuration == routes_seen_ || now_.mono < retry_routes_at_) return;
+    try {
+        load_routes();
+        retry_routes_at_ = {};
+    } catch (const pg::Raised& raised) {
+        if (retry_routes_at_ == base::MonoTime{})
+            pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
+        retry_routes_at_ = now_.mono + kRoutesRetry;
+    }
 }
 
 // A port in use is one log line and another try, never a crash loop.
@@ -110,7 +129,7 @@ void BrokerLoop::try_listen() {
 void BrokerLoop::turn() {
     now_ = base::read_clocks();
     if (now_.mono >= retry_listen_at_) try_listen();
-    load_routes();
+    follow_routes();
     receive_from_workers();
     server_.turn(*this);
     authenticate_some();
@@ -173,8 +192,8 @@ void BrokerLoop::authenticate_some() {
     }
 }
 
-// Acting on a turn can bring new work (an anonymous log-in is answered at once, a resumed connection
-// has bytes left): that is the next turn's, and timeout_ms() says so.
+// Acting on a turn can bring new work (an anonymous log-in is answered at once, a resumed
+// connection has bytes left): that is the next turn's, and timeout_ms() says so.
 void BrokerLoop::carry_out_turn() {
     broker::Turn& turn = broker_.turn();
     for (auto& request : turn.authenticate) authentications_.push_back(std::move(request));
@@ -210,6 +229,7 @@ void BrokerLoop::publish_counters() {
 long BrokerLoop::timeout_ms() const {
     if (server_.has_backlog() || !authentications_.empty()) return 0;
     base::MonoTime when = std::min(broker_.next_timer(), retry_listen_at_);
+    if (pg::shared()->configuration != routes_seen_) when = std::min(when, retry_routes_at_);
     long timeout = -1;
     if (when != base::kNever) {
         auto left = std::chrono::ceil<milliseconds>(when - std::chrono::steady_clock::now());
@@ -220,7 +240,9 @@ long BrokerLoop::timeout_ms() const {
     return timeout;
 }
 
-bool BrokerLoop::queues_are_empty() const { return broker_.counters().pending == 0; }
+bool BrokerLoop::queues_are_empty() const {
+    return broker_.counters().pending == 0;
+}
 
 void BrokerLoop::shut_down(pg::WaitSet& wait) {
     auto deadline = std::chrono::steady_clock::now() + milliseconds(pg::settings.shutdown_timeout);
@@ -262,9 +284,13 @@ void BrokerLoop::on_closed(base::ConnectionId id, const std::string&) {
     broker_.disconnected(id, now_);
 }
 
-void BrokerLoop::on_drained(base::ConnectionId id) { broker_.drained(id, now_); }
+void BrokerLoop::on_drained(base::ConnectionId id) {
+    broker_.drained(id, now_);
+}
 
-base::Outbox* BrokerLoop::outbox(base::ConnectionId id) { return broker_.outbox(id); }
+base::Outbox* BrokerLoop::outbox(base::ConnectionId id) {
+    return broker_.outbox(id);
+}
 
 void BrokerLoop::on_refused(size_t count, const std::string& reason) {
     pg::log(LOG, "pgmqtt refused " + std::to_string(count) + " connections: " + reason);

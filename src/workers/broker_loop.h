@@ -47,6 +47,7 @@ class BrokerLoop final : private net::Handler {
     void on_refused(size_t count, const std::string& reason) override;
 
     void load_routes();
+    void follow_routes();
     void try_listen();
     void receive_from_workers();
     void receive_store();
@@ -69,7 +70,9 @@ class BrokerLoop final : private net::Handler {
     base::Now now_;
     base::MonoTime retry_listen_at_ = base::kNever;
     std::string listen_problem_;
+    bool routes_loaded_ = false;
     uint64_t routes_seen_ = 0;
+    base::MonoTime retry_routes_at_{};  // set while loading them fails
 };
 
 }  // namespace pgmqtt::workers

@@ -52,11 +52,12 @@ def shared_tree():
         if prefix is None:
             prefix = new_directory("tree-")
             atexit.register(shutil.rmtree, prefix, ignore_errors=True)
-        _tree = Tree(prefix)
-        if not (_tree.bin / "postgres").exists():
-            _tree.build()
-        if not os.environ.get("PGMQTT_TEST_PLAIN") and not _tree.has_pgmqtt():
-            _tree.install_pgmqtt()
+        tree = Tree(prefix)
+        if not (tree.bin / "postgres").exists():
+            tree.build()
+        if not os.environ.get("PGMQTT_TEST_PLAIN") and not tree.has_pgmqtt():
+            tree.install_pgmqtt()
+        _tree = tree
     return _tree
 
 
@@ -100,7 +101,8 @@ class Server:
         if not preload:
             del self.conf["shared_preload_libraries"]
         for off in ("tls_port", "ws_port", "wss_port"):
-            self.conf[f"pgmqtt.{off}"] = 0
+            if self.tree.knows_setting(f"pgmqtt.{off}"):
+                self.conf[f"pgmqtt.{off}"] = 0
         self.conf["pgmqtt.port"] = self.mqtt_port
         self.conf.update({"port": self.port, "unix_socket_directories": self.directory})
         (data_from or (lambda server: server.tree.new_data_directory(server.data)))(self)

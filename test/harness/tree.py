@@ -102,7 +102,13 @@ class Tree:
         subprocess.run(["cp", "-a", str(self.template), str(data)], check=True)
 
     def knows_setting(self, name):
-        """Minor releases differ: output_plugin_libraries came late to the 15 line."""
+        """Minor releases differ: output_plugin_libraries came late to the 15 line.
+
+        What pgmqtt itself knows is in its library: --describe-config loads none.
+        """
+        if name.startswith("pgmqtt."):
+            library = self.lib / "pgmqtt.so"
+            return library.exists() and name.encode() + b"\0" in library.read_bytes()
         if self._settings is None:
             lines = self.run("postgres", "--describe-config").splitlines()
             self._settings = {line.split("\t", 1)[0] for line in lines}

@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.rawmqtt import RawClient  # noqa: E402
-from harness.server import Server, free_port  # noqa: E402
+from harness.server import Server, free_port, shared_tree  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
 
 MOSQUITTO = os.environ.get("PGMQTT_WIRE_BROKER") == "mosquitto"
@@ -28,6 +28,15 @@ _numbers = itertools.count(1)
 def pytest_configure(config):
     config.addinivalue_line("markers", "protocol: needs only an MQTT broker, no SQL")
     config.addinivalue_line("markers", "stricter: mosquitto does not pass this one")
+
+
+def pytest_sessionstart(session):
+    """What does not build or install fails once, and not in every test."""
+    if not MOSQUITTO and not session.config.option.collectonly:
+        try:
+            shared_tree()
+        except RuntimeError as error:
+            pytest.exit(str(error), returncode=2)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,3 +1,5 @@
+#include <sys/epoll.h>
+
 #include <new>
 
 #include "unit/net/loopback.h"
@@ -26,6 +28,23 @@ TEST_F(ServerTest, ABatchIsShownAtOnce) {
     EXPECT_EQ(1u, handler.at(id).calls);
     EXPECT_TRUE(idle());
     EXPECT_EQ(0u, server->input_bytes());
+}
+
+// As in the server's wait set, where the poller's descriptor is nested.
+TEST_F(ServerTest, ANestedPollerWakesOncePerBatch) {
+    Socket outer(epoll_create1(EPOLL_CLOEXEC));
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ASSERT_EQ(0, epoll_ctl(outer.fd(), EPOLL_CTL_ADD, server->poll_fd(), &event));
+    auto [client, id] = connected();
+    for (size_t batch = 1; batch <= 20; ++batch) {
+        ASSERT_EQ(0, epoll_wait(outer.fd(), &event, 1, 0));
+        client.send(pattern(6400));
+        ASSERT_EQ(1, epoll_wait(outer.fd(), &event, 1, 5000));
+        server->turn(handler);
+        ASSERT_EQ(batch, handler.at(id).calls);
+    }
+    EXPECT_EQ(0, epoll_wait(outer.fd(), &event, 1, 0));
 }
 
 TEST_F(ServerTest, ByteAtATime) {

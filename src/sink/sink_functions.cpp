@@ -25,10 +25,8 @@ extern "C" {
 #include "sink/sink_statement.h"
 #include "sink/table_owner.h"
 
-namespace pgmqtt::functions {
+namespace pgmqtt::sink {
 namespace {
-
-using sink::Definition;
 
 [[noreturn]] void refuse(int sqlstate, std::string message, std::string detail = {},
                          std::string hint = {}) {
@@ -112,10 +110,10 @@ void check(const Definition& definition) {
     auto filter = broker::parse_sink_filter(definition.filter);
     if (!filter)
         refuse(ERRCODE_INVALID_PARAMETER_VALUE, filter.error().message, {}, filter.error().hint);
-    std::string conflict = sink::MsgColumns::conflict(filter->captures);
+    std::string conflict = MsgColumns::conflict(filter->captures);
     if (!conflict.empty()) refuse(ERRCODE_DUPLICATE_COLUMN, conflict);
-    sink::MsgColumns columns(std::move(filter->captures));
-    sink::SinkStatement statement(definition, columns);
+    MsgColumns columns(std::move(filter->captures));
+    SinkStatement statement(definition, columns);
     pg::Status status = pg::guard([&] { statement.check(columns.describe()); });
     if (status) return;
     pg::Error error = std::move(status.error());
@@ -129,7 +127,7 @@ void check(const Definition& definition) {
 // One statement on pgmqtt.sink as its owner. Returns how many rows it wrote.
 uint64 write_table(const char* sql, int count, Oid* types, Datum* values) {
     SPI_connect();
-    pg::ActAs saved = sink::act_as_table_owner();
+    pg::ActAs saved = act_as_table_owner();
     int result = SPI_execute_with_args(sql, count, types, values, nullptr, false, 0);
     if (result < 0) elog(ERROR, "could not write pgmqtt.sink: %s", SPI_result_code_string(result));
     uint64 rows = SPI_processed;
@@ -176,8 +174,8 @@ std::vector<Definition> definitions() {
     std::vector<Definition> all;
     pg::value_or_throw(pg::guard([&] {
         SPI_connect();
-        pg::ActAs saved = sink::act_as_table_owner();
-        sink::read_definitions(all);
+        pg::ActAs saved = act_as_table_owner();
+        read_definitions(all);
         pg::act_as_before(saved);
         SPI_finish();
     }));
@@ -185,7 +183,7 @@ std::vector<Definition> definitions() {
 }
 
 int64_t redrive(const std::optional<std::string>& name) {
-    sink::Redrive redrive;
+    Redrive redrive;
     int64_t stored = 0;
     bool found = false;
     for (const Definition& definition : definitions()) {
@@ -227,42 +225,46 @@ void put_status(ReturnSetInfo* result, const pg::SinkSlot& slot, const char* tex
 }
 
 }  // namespace
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::sink
 
 PGMQTT_FUNCTION(pgmqtt_add_sink) {
     using namespace pgmqtt;
+    using namespace pgmqtt::sink;
     pg::value_or_throw(pg::guard([] { pg::require_preload(); }));
-    functions::Definition definition = functions::definition_of_arguments(fcinfo);
-    functions::check(definition);
-    functions::insert(definition);
+    Definition definition = definition_of_arguments(fcinfo);
+    check(definition);
+    insert(definition);
     PG_RETURN_VOID();
 }
 
 PGMQTT_FUNCTION(pgmqtt_drop_sink) {
     using namespace pgmqtt;
-    functions::write_row(functions::text_argument(fcinfo, 0, "name"),
-                         "DELETE FROM pgmqtt.sink WHERE name = $1");
+    using namespace pgmqtt::sink;
+    write_row(text_argument(fcinfo, 0, "name"), "DELETE FROM pgmqtt.sink WHERE name = $1");
     PG_RETURN_VOID();
 }
 
 PGMQTT_FUNCTION(pgmqtt_alter_sink) {
     using namespace pgmqtt;
-    functions::require_argument(fcinfo, 1, "enabled");
+    using namespace pgmqtt::sink;
+    require_argument(fcinfo, 1, "enabled");
     const char* sql = PG_GETARG_BOOL(1) ? "UPDATE pgmqtt.sink SET enabled = true WHERE name = $1"
                                         : "UPDATE pgmqtt.sink SET enabled = false WHERE name = $1";
-    functions::write_row(functions::text_argument(fcinfo, 0, "name"), sql);
+    write_row(text_argument(fcinfo, 0, "name"), sql);
     PG_RETURN_VOID();
 }
 
 PGMQTT_FUNCTION(pgmqtt_redrive) {
     using namespace pgmqtt;
+    using namespace pgmqtt::sink;
     std::optional<std::string> name;
-    if (!PG_ARGISNULL(0)) name = functions::text_argument(fcinfo, 0, "sink");
-    return Int64GetDatum(functions::redrive(name));
+    if (!PG_ARGISNULL(0)) name = text_argument(fcinfo, 0, "sink");
+    return Int64GetDatum(redrive(name));
 }
 
 PGMQTT_FUNCTION(pgmqtt_sink_status) {
     using namespace pgmqtt;
+    using namespace pgmqtt::sink;
     ReturnSetInfo* result = nullptr;
     pg::value_or_throw(pg::guard([&] {
         InitMaterializedSRF(fcinfo, 0);
@@ -275,7 +277,7 @@ PGMQTT_FUNCTION(pgmqtt_sink_status) {
         if (slot.sink_id == 0) continue;
         std::string message = slot.text();
         const char* line = message.c_str();
-        pg::value_or_throw(pg::guard([&] { functions::put_status(result, slot, line); }));
+        pg::value_or_throw(pg::guard([&] { put_status(result, slot, line); }));
     }
     return Datum{0};
 }

@@ -1,0 +1,421 @@
+// A broker with a fake clock and clients that are two buffers: bytes go in, packets come out.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "broker/batch.h"
+#include "broker/broker.h"
+#include "mqtt/codec.h"
+
+namespace pgmqtt::broker {
+
+using namespace std::chrono_literals;
+using mqtt::Qos;
+using mqtt::ReasonCode;
+using mqtt::Version;
+
+class BrokerTest;
+
+// A packet with the bytes its views point into.
+struct Received {
+    std::shared_ptr<const std::string> bytes;
+    mqtt::Packet packet;
+};
+
+class Client {
+   public:
+    Client(BrokerTest& test, ConnectionId id, Version version)
+        : test_(test), id_(id), version_(version) {}
+
+    ConnectionId id() const { return id_; }
+    Version version() const { return version_; }
+    bool closed() const { return closed_; }
+    const std::string& close_reason() const { return close_reason_; }
+
+    void send(const mqtt::Packet& packet);
+    void send_bytes(ByteView bytes);
+    // The transport breaks without a DISCONNECT.
+    void drop();
+    // While stalled the client reads nothing and its outbox grows.
+    void stall(bool stalled);
+    size_t packets_waiting() const { return inbox_.size(); }
+    size_t bytes_not_consumed() const { return unsent_.size(); }
+
+    // The next packet, which must be of this type.
+    template <class T>
+    T next() {
+        if (inbox_.empty()) {
+            ADD_FAILURE() << "no packet for the client";
+            return T{};
+        }
+        constexpr size_t kKept = 64;
+        if (kept_.size() == kKept) kept_.pop_front();
+        kept_.push_back(std::move(inbox_.front()));
+        inbox_.pop_front();
+        T* packet = std::get_if<T>(&kept_.back().packet);
+        if (packet == nullptr) {
+            ADD_FAILURE() << "packet of another type: index " << kept_.back().packet.index();
+            return T{};
+        }
+        return *packet;
+    }
+
+    template <class T>
+    bool next_is() const {
+        return !inbox_.empty() && std::holds_alternative<T>(inbox_.front().packet);
+    }
+
+    // Payloads of all PUBLISHes that came, which must be all that came; acknowledges QoS 1.
+    std::vector<std::string> payloads();
+    bool nothing() const { return inbox_.empty(); }
+
+    // Requests with their answers.
+    uint8_t subscribe(ByteView filter, Qos qos = Qos::k0, mqtt::Subscription options = {},
+                      uint32_t identifier = 0);
+    uint8_t unsubscribe(ByteView filter);
+    void publish(ByteView topic, ByteView payload, Qos qos = Qos::k0, bool retain = false,
+                 const mqtt::Properties& properties = {});
+    void puback(uint16_t packet_id);
+
+   private:
+    friend class BrokerTest;
+    void offer();
+    void collect();
+
+    BrokerTest& test_;
+    ConnectionId id_;
+    Version version_;
+    bool closed_ = false;
+    bool stalled_ = false;
+    std::string close_reason_;
+    std::string unsent_;
+    std::string input_;
+    std::deque<Received> inbox_;
+    std::deque<Received> kept_;  // views into the last ones are still valid
+    uint16_t next_packet_id() {
+        last_packet_id_ = last_packet_id_ == 65535 ? 1 : static_cast<uint16_t>(last_packet_id_ + 1);
+        return last_packet_id_;
+    }
+    uint16_t last_packet_id_ = 0;
+};
+
+struct ConnectOptions {
+    Version version = Version::k5;
+    bool clean_start = true;
+    uint16_t keep_alive = 0;
+    std::optional<mqtt::Will> will;
+    mqtt::Properties properties;
+};
+
+class BrokerTest : public ::testing::Test {
+   protected:
+    friend class Client;
+
+    BrokerTest() { start(); }
+
+    // Anew, with what config_ says now.
+    void start() {
+        clients_.clear();
+        broker_ = std::make_unique<Broker>(config_, 42);
+    }
+
+    Client& accept(Version version = Version::k5) {
+        ConnectionId id{next_slot_++, ++generation_};
+        Client& client = clients_.emplace_back(*this, id, version);
+        Peer peer;
+        peer.address = "192.0.2.1";
+        peer.port = static_cast<uint16_t>(1000 + id.slot);
+        broker_->accepted(id, peer, now_);
+        run();
+        return client;
+    }
+
+    static mqtt::Connect connect_packet(ByteView client_id, const ConnectOptions& options) {
+        mqtt::Connect connect;
+        connect.version = options.version;
+        connect.clean_start = options.clean_start;
+        connect.keep_alive = options.keep_alive;
+        connect.client_id = client_id;
+        connect.will = options.will;
+        connect.properties = options.properties;
+        return connect;
+    }
+
+    // Sends CONNECT; the CONNACK is still to be read.
+    Client& dial(ByteView client_id, const ConnectOptions& options = {}) {
+        Client& client = accept(options.version);
+        client.send(connect_packet(client_id, options));
+        return client;
+    }
+
+    Client& connect(ByteView client_id, const ConnectOptions& options = {}) {
+        Client& client = dial(client_id, options);
+        auto connack = client.next<mqtt::Connack>();
+        EXPECT_EQ(connack.code, 0);
+        EXPECT_FALSE(connack.session_present);
+        return client;
+    }
+    Client& connect(ByteView client_id, Version version) {
+        ConnectOptions options;
+        options.version = version;
+        return connect(client_id, options);
+    }
+
+    // Acts on the turn as the workers would, until there is nothing left to do.
+    void run() {
+        bool again = true;
+        while (again) {
+            Turn& turn = broker_->turn();
+            keep_batches(turn);
+            std::vector<ConnectionId> dirty = turn.dirty;
+            std::vector<CloseRequest> close = turn.close;
+            std::vector<ConnectionId> resumed = turn.resumed;
+            std::vector<AuthRequest> authenticate = turn.authenticate;
+            broker_->end_turn();
+            again = !dirty.empty() || !close.empty() || !resumed.empty() || !authenticate.empty();
+            for (ConnectionId id : dirty) client(id).collect();
+            for (const CloseRequest& request : close) finish_close(request);
+            for (const AuthRequest& request : authenticate) {
+                auth_requests_.push_back(request);
+                if (auto_auth_) {
+                    broker_->authenticated(request.connection, verdict_, now_);
+                }
+            }
+            for (ConnectionId id : resumed) client(id).offer();
+        }
+    }
+
+    void advance(std::chrono::milliseconds time) {
+        now_.mono += time;
+        now_.wall += time;
+        broker_->tick(now_);
+        run();
+    }
+
+    void store_done(uint64_t batch) {
+        broker_->store_done(batch, now_);
+        run();
+    }
+    void sink_done(uint64_t token, ReasonCode reason = ReasonCode::kSuccess, ByteView text = {}) {
+        broker_->sink_done({token, reason, text}, now_);
+        run();
+    }
+    void publish_from_sql(PublishSource source, uint64_t number,
+                          const std::vector<MessageView>& messages) {
+        BatchWriter writer(BatchKind::kPublish);
+        for (const MessageView& message : messages) writer.add(PublishRecord{message});
+        BatchReader reader(writer.finish(number));
+        broker_->publish(source, number, reader, now_);
+        run();
+    }
+
+    struct StoredRecord {
+        StoreKind kind;
+        std::string topic;
+        std::string payload;
+    };
+    struct SunkRecord {
+        uint64_t token;
+        std::vector<uint32_t> sinks;
+        std::string topic;
+        std::string payload;
+        Qos qos;
+        bool retain;
+        std::string client_id;
+    };
+
+    const Counters& counters() { return broker_->counters(); }
+
+    Client& client(ConnectionId id) {
+        for (Client& known : clients_) {
+            if (known.id() == id) return known;
+        }
+        throw std::logic_error("unknown connection in the turn");
+    }
+
+    void keep_batches(Turn& turn) {
+        for (uint64_t number : turn.publishes_done) publishes_done_.push_back(number);
+        for (uint64_t number : turn.outbox_done) outbox_done_.push_back(number);
+        for (const LogLine& line : turn.log) log_.push_back(line.text);
+        if (!turn.store.empty()) {
+            uint64_t number = broker_->store_batch();
+            std::string bytes(turn.store.finish(number));
+            BatchReader reader(bytes);
+            StoreRecord record;
+            while (reader.next(record)) {
+                stored_[number].push_back({record.kind, std::string(record.message.topic),
+                                           std::string(record.message.payload)});
+            }
+            EXPECT_TRUE(reader.ok());
+            EXPECT_EQ(reader.count(), stored_[number].size());
+        }
+        if (!turn.sink.empty()) {
+            std::string bytes(turn.sink.finish(broker_->sink_batch()));
+            BatchReader reader(bytes);
+            SinkRecord record;
+            while (reader.next(record)) {
+                sunk_.push_back({record.token, record.sink_ids, std::string(record.message.topic),
+                                 std::string(record.message.payload), record.message.qos,
+                                 record.message.retain, std::string(record.client_id)});
+            }
+            EXPECT_TRUE(reader.ok());
+        }
+    }
+
+    void finish_close(const CloseRequest& request) {
+        Client& gone = client(request.connection);
+        gone.stalled_ = false;
+        gone.collect();
+        gone.closed_ = true;
+        gone.close_reason_ = request.reason;
+        broker_->disconnected(request.connection, now_);
+    }
+
+    Config config_;
+    std::unique_ptr<Broker> broker_;
+    Now now_{base::MonoTime(1h), base::WallTime(std::chrono::hours(24 * 365 * 50))};
+    std::list<Client> clients_;
+    uint32_t next_slot_ = 0;
+    uint32_t generation_ = 0;
+    bool auto_auth_ = true;
+    AuthVerdict verdict_;
+    std::vector<AuthRequest> auth_requests_;
+    std::map<uint64_t, std::vector<StoredRecord>> stored_;
+    std::vector<SunkRecord> sunk_;
+    std::vector<uint64_t> publishes_done_;
+    std::vector<uint64_t> outbox_done_;
+    std::vector<std::string> log_;
+};
+
+inline void Client::send(const mqtt::Packet& packet) {
+    std::string bytes;
+    mqtt::encode(packet, version_, bytes);
+    send_bytes(bytes);
+}
+
+inline void Client::send_bytes(ByteView bytes) {
+    unsent_.append(bytes);
+    offer();
+    test_.run();
+}
+
+inline void Client::offer() {
+    if (closed_ || unsent_.empty()) return;
+    // A copy on the heap of exactly this size: the sanitizer sees every read past the end.
+    std::vector<char> bytes(unsent_.begin(), unsent_.end());
+    size_t consumed = test_.broker_->received(id_, {bytes.data(), bytes.size()}, test_.now_);
+    ASSERT_LE(consumed, unsent_.size());
+    unsent_.erase(0, consumed);
+}
+
+inline void Client::drop() {
+    closed_ = true;
+    test_.broker_->disconnected(id_, test_.now_);
+    test_.run();
+}
+
+inline void Client::stall(bool stalled) {
+    stalled_ = stalled;
+    collect();
+    test_.run();
+}
+
+inline void Client::collect() {
+    base::Outbox* outbox = test_.broker_->outbox(id_);
+    if (stalled_ || outbox == nullptr) return;
+    while (!outbox->empty()) {
+        iovec vectors[4];
+        size_t count = outbox->gather(vectors, 4);
+        size_t size = 0;
+        for (size_t i = 0; i < count; ++i) {
+            input_.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
+            size += vectors[i].iov_len;
+        }
+        outbox->consume(size);
+        test_.broker_->drained(id_, test_.now_);
+        outbox = test_.broker_->outbox(id_);
+        if (outbox == nullptr) break;
+    }
+    mqtt::Frame frame;
+    size_t taken = 0;
+    while (true) {
+        ByteView rest = ByteView(input_).substr(taken);
+        auto state = mqtt::next_frame(rest, mqtt::kMaxPacketSize, frame);
+        ASSERT_TRUE(state.ok());
+        if (*state == mqtt::FrameState::kIncomplete) break;
+        Received received;
+        received.bytes = std::make_shared<const std::string>(rest.substr(0, frame.size));
+        ASSERT_TRUE(mqtt::next_frame(*received.bytes, mqtt::kMaxPacketSize, frame).ok());
+        auto status = mqtt::decode(frame, version_, mqtt::Sender::kServer, received.packet);
+        ASSERT_TRUE(status.ok()) << status.error().detail;
+        taken += received.bytes->size();
+        inbox_.push_back(std::move(received));
+    }
+    input_.erase(0, taken);
+}
+
+inline std::vector<std::string> Client::payloads() {
+    std::vector<std::string> found;
+    while (!inbox_.empty()) {
+        auto publish = next<mqtt::Publish>();
+        found.emplace_back(publish.payload);
+        if (publish.qos == Qos::k1) puback(publish.packet_id);
+    }
+    return found;
+}
+
+inline uint8_t Client::subscribe(ByteView filter, Qos qos, mqtt::Subscription options,
+                                 uint32_t identifier) {
+    mqtt::Subscribe subscribe;
+    subscribe.packet_id = next_packet_id();
+    options.filter = filter;
+    options.qos = qos;
+    subscribe.subscriptions.push_back(options);
+    if (identifier != 0) subscribe.properties.subscription_identifiers.push_back(identifier);
+    send(subscribe);
+    auto suback = next<mqtt::Suback>();
+    EXPECT_EQ(suback.packet_id, last_packet_id_);
+    EXPECT_EQ(suback.codes.size(), 1u);
+    return suback.codes.empty() ? uint8_t{0xFF} : suback.codes[0];
+}
+
+inline uint8_t Client::unsubscribe(ByteView filter) {
+    mqtt::Unsubscribe unsubscribe;
+    unsubscribe.packet_id = next_packet_id();
+    unsubscribe.filters.push_back(filter);
+    send(unsubscribe);
+    auto unsuback = next<mqtt::Unsuback>();
+    EXPECT_EQ(unsuback.packet_id, last_packet_id_);
+    return unsuback.codes.empty() ? uint8_t{0} : unsuback.codes[0];
+}
+
+inline void Client::publish(ByteView topic, ByteView payload, Qos qos, bool retain,
+                            const mqtt::Properties& properties) {
+    mqtt::Publish publish;
+    publish.topic = topic;
+    publish.payload = payload;
+    publish.qos = qos;
+    publish.retain = retain;
+    if (qos != Qos::k0) publish.packet_id = next_packet_id();
+    publish.properties = properties;
+    send(publish);
+}
+
+inline void Client::puback(uint16_t packet_id) {
+    mqtt::Puback puback;
+    puback.packet_id = packet_id;
+    send(puback);
+}
+
+}  // namespace pgmqtt::broker
