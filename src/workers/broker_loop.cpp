@@ -81,18 +81,7 @@ void BrokerLoop::configure() {
 // without having been stored: so this comes before listening.
 void BrokerLoop::load_routes() {
     uint64_t configuration = pg::shared()->configuration.load(std::memory_order_acquire);
-<<<<<<< HEAD
-    if (routes_loaded_ && configuration == routes_seen_) return;
-    try {
-        broker_.set_sinks(sink::load_sink_routes());
-    } catch (const pg::Raised& raised) {
-        pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
-        return;
-    }
-    routes_loaded_ = true;
-=======
     broker_.set_sinks(sink::load_sink_routes());
->>>>>>> sink
     routes_seen_ = configuration;
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
 }

@@ -70,7 +70,6 @@ class BrokerLoop final : private net::Handler {
     base::Now now_;
     base::MonoTime retry_listen_at_ = base::kNever;
     std::string listen_problem_;
-    bool routes_loaded_ = false;
     uint64_t routes_seen_ = 0;
     base::MonoTime retry_routes_at_{};  // set while loading them fails
 };

@@ -172,15 +172,8 @@ def test_mapped_rows_survive_kill_9(new_server, topic, name):
     server.psql(f"CREATE TABLE {name} (v text PRIMARY KEY);"
                 f"SELECT pgmqtt.add_mapping('{name}', '{name}',"
                 f"$$'{topic}/' || new.v$$, retain => true)")
-<<<<<<< HEAD
     server.psql(f"INSERT INTO {name} SELECT generate_series(1, 100)::text")
     server.kill9(everyone=True)
-=======
-    session = server.connect()
-    session.cursor().execute(f"INSERT INTO {name} SELECT generate_series(1, 100)::text")
-    server.kill9(everyone=True)
-    session.close()
->>>>>>> cdc
     server.start()
     wanted = {f"{topic}/{n}" for n in range(1, 101)}
     with RawClient(server.mqtt_port) as client:
