@@ -219,9 +219,11 @@ void Expression::begin(ParamListInfo values) {
     context = nullptr;
     CachedPlan* cached = SPI_plan_get_cached_plan(plan);
     if (cached == nullptr) return;
+    // SPI gives the reference to an owner only for plans that outlive it.
+    ResourceOwner owner = kept ? CurrentResourceOwner : nullptr;
     Expr* simple = simple_expression(cached);
     if (simple != nullptr) simple = static_cast<Expr*>(copyObjectImpl(simple));
-    ReleaseCachedPlan(cached, CurrentResourceOwner);
+    ReleaseCachedPlan(cached, owner);
     if (simple == nullptr) return;
     context = CreateStandaloneExprContext();
     context->ecxt_param_list_info = values;

@@ -6,6 +6,7 @@ extern "C" {
 #include <access/xlog.h>
 #include <executor/spi.h>
 #include <funcapi.h>
+#include <parser/parser.h>
 #include <utils/acl.h>
 #include <catalog/pg_class.h>
 #include <catalog/pg_type.h>
@@ -74,8 +75,26 @@ void read_mapping(const char* name, Previewed& previewed) {
                            GetUserNameFromId(previewed.owner, false), name)));
 }
 
+void point_into_predicate(void* predicate) {
+    int position = geterrposition();
+    if (position <= 0) return;
+    errposition(0);
+    internalerrposition(position);
+    internalerrquery(static_cast<const char*>(predicate));
+}
+
+// One expression: it cannot end the WHERE that it is put into.
+void check_predicate(const char* predicate) {
+    ErrorContextCallback callback = {error_context_stack, point_into_predicate,
+                                     const_cast<char*>(predicate)};
+    error_context_stack = &callback;
+    raw_parser(predicate, RAW_PARSE_PLPGSQL_EXPR);
+    error_context_stack = callback.previous;
+}
+
 // Runs as the caller, who gives the predicate.
 Portal open_rows(const Previewed& previewed, const char* predicate) {
+    if (predicate != nullptr) check_predicate(predicate);
     const char* table = quote_qualified_identifier(
         get_namespace_name(get_rel_namespace(previewed.source)), get_rel_name(previewed.source));
     // A partitioned table's mapping is about its partitions, a plain table's not about its
@@ -86,12 +105,6 @@ Portal open_rows(const Previewed& previewed, const char* predicate) {
                  predicate == nullptr ? "true" : predicate);
     Portal portal =
         SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
-    TupleDesc columns = portal->tupDesc;
-    if (columns->natts != 1 ||
-        TupleDescAttr(columns, 0)->atttypid != get_rel_type_id(previewed.source)) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("predicate must be one boolean expression")));
-    }
     return portal;
 }
 
@@ -143,7 +156,7 @@ void preview_rows(Previewed& previewed, Portal rows, long limit, ReturnSetInfo* 
         for (uint64 i = 0; i < count && shown < limit; ++i) {
             bool is_null;
             Datum row = SPI_getbinval(table->vals[i], table->tupdesc, 1, &is_null);
-            if (preview_row(previewed, row, result)) ++shown;
+            if (!is_null && preview_row(previewed, row, result)) ++shown;
         }
         XactReadOnly = read_only;
         pg::act_as_before(saved);
