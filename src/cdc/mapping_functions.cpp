@@ -19,7 +19,7 @@ extern "C" {
 #include "pg/guard.h"
 #include "pg/shared.h"
 
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -165,16 +165,16 @@ void no_such_mapping(const char* name) {
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
 PGMQTT_FUNCTION(pgmqtt_add_mapping) {
     using namespace pgmqtt;
     pg::require_preload();
     SPI_connect();
-    functions::Definition definition = functions::read_arguments(fcinfo);
+    cdc::Definition definition = cdc::read_arguments(fcinfo);
     cdc::check_source(definition.source, GetUserId());
-    functions::check_expressions(definition);
-    functions::store(fcinfo);
+    cdc::check_expressions(definition);
+    cdc::store(fcinfo);
     SPI_finish();
     if (wal_level < WAL_LEVEL_LOGICAL) {
         ereport(
@@ -190,7 +190,7 @@ PGMQTT_FUNCTION(pgmqtt_drop_mapping) {
     using namespace pgmqtt;
     const char* name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     SPI_connect();
-    if (!cdc::delete_mapping(name)) functions::no_such_mapping(name);
+    if (!cdc::delete_mapping(name)) cdc::no_such_mapping(name);
     SPI_finish();
     if (pg::shared() != nullptr) cdc::follow_at_commit();
     PG_RETURN_VOID();
@@ -200,7 +200,7 @@ PGMQTT_FUNCTION(pgmqtt_alter_mapping) {
     using namespace pgmqtt;
     const char* name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     SPI_connect();
-    if (!cdc::enable_mapping(name, PG_GETARG_BOOL(1))) functions::no_such_mapping(name);
+    if (!cdc::enable_mapping(name, PG_GETARG_BOOL(1))) cdc::no_such_mapping(name);
     SPI_finish();
     if (pg::shared() != nullptr) cdc::follow_at_commit();
     PG_RETURN_VOID();

@@ -13,7 +13,7 @@ extern "C" {
 #include "pg/guard.h"
 #include "pg/shared.h"
 
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -40,7 +40,7 @@ Shown shown_status(bool enabled, bool known, const cdc::StatusCopy& mapping) {
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
 // (id int, enabled boolean, OUT status text, OUT message text, OUT published bigint, OUT errors
 // bigint)
@@ -52,7 +52,7 @@ PGMQTT_FUNCTION(pgmqtt_mapping_status) {
     }
     cdc::StatusCopy copy = {};
     bool known = pg::shared() != nullptr && cdc::read_status(PG_GETARG_INT32(0), copy);
-    functions::Shown shown = functions::shown_status(PG_GETARG_BOOL(1), known, copy);
+    cdc::Shown shown = cdc::shown_status(PG_GETARG_BOOL(1), known, copy);
     bool no_message = shown.message == nullptr || *shown.message == '\0';
     Datum values[] = {
         CStringGetTextDatum(shown.status),

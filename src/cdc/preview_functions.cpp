@@ -24,7 +24,7 @@ extern "C" {
 #include "pg/transaction.h"
 
 // Plain bodies: the server's errors pass through.
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -179,7 +179,7 @@ void prepare(Previewed& previewed) {
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
 PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     using namespace pgmqtt;
@@ -193,11 +193,11 @@ PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     SPI_connect();
-    functions::Previewed previewed = {};
-    functions::read_mapping(text_to_cstring(PG_GETARG_TEXT_PP(0)), previewed);
-    functions::prepare(previewed);
-    Portal rows = functions::open_rows(previewed, predicate);
-    functions::preview_rows(previewed, rows, limit, result);
+    cdc::Previewed previewed = {};
+    cdc::read_mapping(text_to_cstring(PG_GETARG_TEXT_PP(0)), previewed);
+    cdc::prepare(previewed);
+    Portal rows = cdc::open_rows(previewed, predicate);
+    cdc::preview_rows(previewed, rows, limit, result);
     SPI_cursor_close(rows);
     previewed.expressions.end();
     SPI_finish();
