@@ -222,7 +222,7 @@ def test_op_lsn_xid_commit_ts(server, sub, topic, name):
 
 def test_properties(server, raw, topic, name):
     client = raw()
-    client.connect(version=5)
+    client.connect()
     client.subscribe(f"{topic}/#", 1)
     server.psql(f"""
         CREATE TABLE {name} (id int PRIMARY KEY);
