@@ -38,7 +38,7 @@ void SubscriptionTree::remove(Subscription& subscription) {
     }
 }
 
-bool SubscriptionTree::has_level(uint32_t index) {
+bool SubscriptionTree::split_to(uint32_t index) {
     while (levels_.size() <= index) {
         if (all_split_) return false;
         size_t slash = unsplit_.find('/');
@@ -57,32 +57,34 @@ void SubscriptionTree::match(base::ByteView topic, std::vector<Subscription*>& m
     levels_.clear();
     unsplit_ = topic;
     all_split_ = false;
-    bool dollar = mqtt::begins_with_dollar(topic);
 
+    steps_.clear();
+    follow({Tree::kRoot, 0}, matches);
+    while (!steps_.empty()) {
+        Step step = steps_.back();
+        steps_.pop_back();
+        follow(step, matches);
+    }
+}
+
+// Down the levels as they are written; where a `+` branches off, that is left in steps_ for later.
+void SubscriptionTree::follow(Step step, std::vector<Subscription*>& matches) {
     auto take = [&](Tree::NodeId id) {
         const std::vector<Subscription*>& found = tree_.value(id).subscriptions;
         matches.insert(matches.end(), found.begin(), found.end());
     };
-
-    steps_.clear();
-    steps_.push_back({Tree::kRoot, 0});
-    while (!steps_.empty()) {
-        Step step = steps_.back();
-        steps_.pop_back();
+    while (step.node != Tree::kNone) {
         const Node& node = tree_.value(step.node);
+        bool more = has_level(step.level);
         // A filter that begins with a wildcard does not match `$...` [MQTT-4.7.2-1].
-        bool wildcards = !(dollar && step.level == 0);
+        bool wildcards = step.level > 0 || !mqtt::begins_with_dollar(levels_[0].text);
         // `a/#` matches `a` too: section 4.7.1.2.
         if (node.hash != Tree::kNone && wildcards) take(node.hash);
-        if (!has_level(step.level)) {
-            take(step.node);
-            continue;
-        }
+        if (!more) return take(step.node);
         if (node.plus != Tree::kNone && wildcards) steps_.push_back({node.plus, step.level + 1});
-        if (tree_.is_leaf(step.node)) continue;
+        if (tree_.is_leaf(step.node)) return;
         const Level& level = levels_[step.level];
-        Tree::NodeId child = tree_.find(step.node, level.text, level.hash);
-        if (child != Tree::kNone) steps_.push_back({child, step.level + 1});
+        step = {tree_.find(step.node, level.text, level.hash), step.level + 1};
     }
 }
 

@@ -62,7 +62,9 @@ class SubscriptionTree {
 
     // Splits only as far as the tree is deep along this topic: a topic of 65,535 slashes costs what
     // the filters cost, not what the topic does.
-    bool has_level(uint32_t index);
+    bool has_level(uint32_t index) { return index < levels_.size() || split_to(index); }
+    bool split_to(uint32_t index);
+    void follow(Step step, std::vector<Subscription*>& matches);
 
     Tree tree_;
     std::vector<Level> levels_;

@@ -36,7 +36,9 @@ struct AuthRequest {
 
 struct CloseRequest {
     ConnectionId connection;
-    std::string reason;  // for the log; empty when the client asked for it
+    // The one line for the log, escaped and cut: "client "x" (1.2.3.4:5): Protocol Error: ...".
+    // Empty when the client asked for it or the server shuts down.
+    std::string reason;
 };
 
 struct LogLine {

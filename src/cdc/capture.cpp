@@ -31,7 +31,8 @@ FullTransactionId full_xid(TransactionId xid) {
     return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
-// The file node of `relation`, InvalidOid when it has none. A system cache look-up: works in the past.
+// The file node of `relation`, InvalidOid when it has none. A system cache look-up: works in the
+// past.
 Oid file_node(Oid relation) {
     if (!OidIsValid(relation)) return InvalidOid;
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
@@ -64,8 +65,8 @@ void Shapes::clear() {
 
 Capture::Capture(ChangeLog& log)
     : log_(log),
-      row_context_(AllocSetContextCreate(TopMemoryContext, "pgmqtt decoded row",
-                                         ALLOCSET_DEFAULT_SIZES)) {
+      row_context_(
+          AllocSetContextCreate(TopMemoryContext, "pgmqtt decoded row", ALLOCSET_DEFAULT_SIZES)) {
     static bool registered = false;
     if (!registered) {
         registered = true;

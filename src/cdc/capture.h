@@ -1,6 +1,6 @@
-// What the output plugin does with decoded transactions: copies the changes of mapped relations into
-// the change log. Nothing is evaluated here: the catalogs of a decoding callback are those of the past,
-// and an ERROR in one would come back for ever.
+// What the output plugin does with decoded transactions: copies the changes of mapped relations
+// into the change log. Nothing is evaluated here: the catalogs of a decoding callback are those of
+// the past, and an ERROR in one would come back for ever.
 #pragma once
 
 #include "pg/backend.h"
@@ -54,8 +54,8 @@ class Capture {
     const Shapes& shapes() const { return shapes_; }
     uint64_t changes() const { return changes_; }
 
-    // True once since the last call when a decoding callback may have filled the caches of this process
-    // with the past.
+    // True once since the last call when a decoding callback may have filled the caches of this
+    // process with the past.
     bool take_saw_past() { return std::exchange(saw_past_, false); }
 
     // True once when a source may have got partitions or lost some.

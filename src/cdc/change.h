@@ -1,5 +1,5 @@
-// A decoded change on its way from the output plugin to evaluation: flat, 8-byte aligned bytes in the
-// change log, so that a transaction of any size can wait in a file.
+// A decoded change on its way from the output plugin to evaluation: flat, 8-byte aligned bytes in
+// the change log, so that a transaction of any size can wait in a file.
 #pragma once
 
 #include "pg/backend.h"
@@ -43,9 +43,9 @@ struct CommitRecord : Record {
 
 // One side (new or old) of a changed row.
 struct RowPart {
-    uint32_t offset;   // of the tuple in the record; 0: there is none
-    uint32_t length;   // of the tuple
-    uint32_t absent;   // offset of the numbers of the columns whose value is not in the WAL
+    uint32_t offset;  // of the tuple in the record; 0: there is none
+    uint32_t length;  // of the tuple
+    uint32_t absent;  // offset of the numbers of the columns whose value is not in the WAL
     uint32_t absent_count;
 };
 
@@ -65,6 +65,8 @@ struct ChangeRecord : Record {
     }
 };
 
-inline size_t aligned(size_t size) { return (size + 7) & ~size_t{7}; }
+inline size_t aligned(size_t size) {
+    return (size + 7) & ~size_t{7};
+}
 
 }  // namespace pgmqtt::cdc

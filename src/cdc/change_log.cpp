@@ -24,7 +24,9 @@ constexpr size_t kMaxTransfer = 1 << 30;
 
 }  // namespace
 
-ChangeLog::~ChangeLog() { clear(); }
+ChangeLog::~ChangeLog() {
+    clear();
+}
 
 char* ChangeLog::append(size_t size) {
     if (blocks_.empty() || !blocks_.back().bytes ||

@@ -25,8 +25,9 @@ class ChangeLog {
     ~ChangeLog();
     ChangeLog(const ChangeLog&) = delete;
 
-    // Space for one record of `size` bytes (a multiple of 8); the caller fills it at once. Throws when
-    // the temporary file cannot be written. May be called from a decoding callback: raises nothing.
+    // Space for one record of `size` bytes (a multiple of 8); the caller fills it at once. Throws
+    // when the temporary file cannot be written. May be called from a decoding callback: raises
+    // nothing.
     char* append(size_t size);
 
     // A place between two records.

@@ -47,7 +47,8 @@ void DeadLetters::insert(const DeadLetter& letter) {
         Int16GetDatum(static_cast<int16>(letter.qos)),
         BoolGetDatum(letter.retain),
     };
-    char nulls[] = {' ', topic_shown ? ' ' : 'n', letter.payload ? ' ' : 'n', ' ', ' ', ' ', ' ', ' '};
+    char nulls[] = {' ', topic_shown ? ' ' : 'n', letter.payload ? ' ' : 'n', ' ', ' ', ' ', ' ',
+                    ' '};
     static_assert(std::size(values) == std::size(nulls));
     insert_.execute(values, nulls);
 }

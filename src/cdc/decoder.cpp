@@ -17,10 +17,11 @@ namespace pgmqtt::cdc {
 
 namespace {
 
-// Whether the record only changes rows of one table, in a transaction that the reorder buffer can hear
-// of by its id alone.
+// Whether the record only changes rows of one table, in a transaction that the reorder buffer can
+// hear of by its id alone.
 bool is_row_change(XLogReaderState* reader) {
-    if (TransactionIdIsValid(XLogRecGetTopXid(reader)) || !XLogRecHasBlockRef(reader, 0)) return false;
+    if (TransactionIdIsValid(XLogRecGetTopXid(reader)) || !XLogRecHasBlockRef(reader, 0))
+        return false;
     uint8 info = XLogRecGetInfo(reader) & XLOG_HEAP_OPMASK;
     switch (XLogRecGetRmid(reader)) {
         case RM_HEAP_ID:
@@ -43,17 +44,20 @@ bool is_catalog_change(XLogReaderState* reader) {
 
 Decoder::Decoder(Capture& capture, ChangeLog& log) : capture_(capture), log_(log) {}
 
-Decoder::~Decoder() { close(); }
+Decoder::~Decoder() {
+    close();
+}
 
 pg::Status Decoder::open() {
     return pg::guard([this] {
-        memory_ = AllocSetContextCreate(TopMemoryContext, "pgmqtt decoding", ALLOCSET_DEFAULT_SIZES);
+        memory_ =
+            AllocSetContextCreate(TopMemoryContext, "pgmqtt decoding", ALLOCSET_DEFAULT_SIZES);
         MemoryContext before = MemoryContextSwitchTo(memory_);
-        context_ = CreateDecodingContext(InvalidXLogRecPtr, NIL, false, wal_reader_routine(), nullptr,
-                                         nullptr, nullptr);
+        context_ = CreateDecodingContext(InvalidXLogRecPtr, NIL, false, wal_reader_routine(),
+                                         nullptr, nullptr, nullptr);
         MemoryContextSwitchTo(before);
-        // A walsender reads nothing but catalogs, so its snapshots may be ignored by VACUUM. Ours are
-        // taken to evaluate expressions and must hold back VACUUM like anybody's.
+        // A walsender reads nothing but catalogs, so its snapshots may be ignored by VACUUM. Ours
+        // are taken to evaluate expressions and must hold back VACUUM like anybody's.
         LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
         MyProc->statusFlags &= static_cast<uint8>(~PROC_IN_LOGICAL_DECODING);
         ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;

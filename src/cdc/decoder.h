@@ -23,9 +23,10 @@ class Decoder {
     void close();
     bool is_open() const { return context_ != nullptr; }
 
-    // Decodes flushed WAL up to `target`. Stops early when the log has grown past `log_bytes` (between
-    // records: a transaction comes whole) or when `interrupted` says so; reached() tells.
-    pg::Status decode(XLogRecPtr target, size_t log_bytes, const volatile sig_atomic_t& interrupted);
+    // Decodes flushed WAL up to `target`. Stops early when the log has grown past `log_bytes`
+    // (between records: a transaction comes whole) or when `interrupted` says so; reached() tells.
+    pg::Status decode(XLogRecPtr target, size_t log_bytes,
+                      const volatile sig_atomic_t& interrupted);
     bool reached(XLogRecPtr target) const { return position_ >= target; }
     XLogRecPtr position() const { return position_; }
 

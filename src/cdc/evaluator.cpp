@@ -280,8 +280,10 @@ void Evaluator::fill_values(Mapping& mapping, ChangeRecord& change) {
     const RowConversion* rows = conversion(mapping, change.shape);
     bool has_new = change.new_row.offset != 0;
     bool has_old = change.old_row.offset != 0;
-    set_value(values, kNew, has_new ? row_value(*rows, change, change.new_row) : Datum{0}, !has_new);
-    set_value(values, kOld, has_old ? row_value(*rows, change, change.old_row) : Datum{0}, !has_old);
+    set_value(values, kNew, has_new ? row_value(*rows, change, change.new_row) : Datum{0},
+              !has_new);
+    set_value(values, kOld, has_old ? row_value(*rows, change, change.old_row) : Datum{0},
+              !has_old);
     const RowPart& shown = has_new ? change.new_row : change.old_row;
     bool absent = shown.absent_count > 0;
     set_value(values, kAbsent, absent ? absent_names(*rows, change, shown) : Datum{0}, !absent);
@@ -298,7 +300,8 @@ RowConversion* Evaluator::conversion(Mapping& mapping, uint32_t shape) {
     }
     // Beyond the row: of the transaction.
     MemoryContext before = MemoryContextSwitchTo(MemoryContextGetParent(row_memory_));
-    RowConversion* made = make_conversion(capture_.shapes()[shape], shape, target, mapping.columns());
+    RowConversion* made =
+        make_conversion(capture_.shapes()[shape], shape, target, mapping.columns());
     MemoryContextSwitchTo(before);
     conversions_.push_back(made);
     return made;
@@ -316,10 +319,10 @@ pg::Status Evaluator::stage(Mapping& mapping, const RowResult& result) {
     if (!status.ok()) return status;
     size_t limit = static_cast<size_t>(pg::settings.max_packet_size);
     if (result.topic.size() + result.payload.size() > limit) {
-        return base::fail(pg::make_error(
-            ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-            "payload of " + std::to_string(result.payload.size()) +
-                " bytes is larger than pgmqtt.max_packet_size allows"));
+        return base::fail(
+            pg::make_error(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+                           "payload of " + std::to_string(result.payload.size()) +
+                               " bytes is larger than pgmqtt.max_packet_size allows"));
     }
     Staged staged;
     staged.mapping = &mapping;

@@ -1,5 +1,5 @@
-// Evaluates the mappings' expressions for decoded changes, a batch per transaction, each row on its own:
-// one that fails takes nobody with it.
+// Evaluates the mappings' expressions for decoded changes, a batch per transaction, each row on its
+// own: one that fails takes nobody with it.
 #pragma once
 
 #include "pg/backend.h"
@@ -43,15 +43,15 @@ class Evaluator {
         size_t size = 0;
     };
     struct Staged {
-        Mapping* mapping = nullptr;                // null: the end of a transaction
+        Mapping* mapping = nullptr;                  // null: the end of a transaction
         XLogRecPtr complete_to = InvalidXLogRecPtr;  // of that
         Span topic, payload, properties;
         base::WallTime expires_at = base::WallTime::max();
     };
     struct Entry {
         std::unique_ptr<Mapping> mapping;
-        bool begun = false;    // in this transaction
-        bool failed = false;   // could not begin in this transaction
+        bool begun = false;            // in this transaction
+        bool failed = false;           // could not begin in this transaction
         bool needs_visibility = true;  // an expression looks at tables; assumed until known
         XLogRecPtr failure_told = InvalidXLogRecPtr;  // commit for which there is a dead letter
         pg::Error failure;

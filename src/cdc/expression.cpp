@@ -39,7 +39,9 @@ Wanted wanted(Purpose purpose) {
     return {};
 }
 
-bool is_text(Oid type) { return type == TEXTOID || IsBinaryCoercible(type, TEXTOID); }
+bool is_text(Oid type) {
+    return type == TEXTOID || IsBinaryCoercible(type, TEXTOID);
+}
 
 bool type_fits(Purpose purpose, Oid type, PayloadKind& kind) {
     switch (purpose) {
@@ -76,11 +78,15 @@ bool check_privileges(Node* node, void* context);
 // The type of a tree walker's callback before and after it got one.
 #if PG_VERSION_NUM >= 160000
 constexpr auto* kCheckPrivileges = check_privileges;
-void check_tables(Query* query) { ExecCheckPermissions(query->rtable, query->rteperminfos, true); }
+void check_tables(Query* query) {
+    ExecCheckPermissions(query->rtable, query->rteperminfos, true);
+}
 #else
 bool (*const kCheckPrivileges)() =
     reinterpret_cast<bool (*)()>(reinterpret_cast<void*>(check_privileges));
-void check_tables(Query* query) { ExecCheckRTPerms(query->rtable, true); }
+void check_tables(Query* query) {
+    ExecCheckRTPerms(query->rtable, true);
+}
 #endif
 
 // Without evaluating anything: what the executor would refuse for want of a privilege.
@@ -101,8 +107,8 @@ void name_the_expression(void* purpose) {
 
 // --- how it is run
 
-// The expression itself when it needs nothing but an expression evaluator: no table, no sub-select, no
-// aggregate, one row.
+// The expression itself when it needs nothing but an expression evaluator: no table, no sub-select,
+// no aggregate, one row.
 Expr* simple_expression(CachedPlan* cached) {
     if (list_length(cached->stmt_list) != 1) return nullptr;
     auto* statement = linitial_node(PlannedStmt, cached->stmt_list);
@@ -181,10 +187,11 @@ void Expression::prepare(Purpose expression_purpose, const char* text, Scope* sc
     Oid type = TupleDescAttr(columns, 0)->atttypid;
     kind = PayloadKind::kText;
     if (!type_fits(purpose, getBaseType(type), kind)) {
-        ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-                        errmsg("%s must be of type %s, not %s", purpose_name(purpose),
-                               wanted(purpose).types, format_type_be(type)),
-                        errdetail("The expression is: %s", text), errhint("%s", wanted(purpose).hint)));
+        ereport(ERROR,
+                (errcode(ERRCODE_DATATYPE_MISMATCH),
+                 errmsg("%s must be of type %s, not %s", purpose_name(purpose),
+                        wanted(purpose).types, format_type_be(type)),
+                 errdetail("The expression is: %s", text), errhint("%s", wanted(purpose).hint)));
     }
     ListCell* cell;
     foreach (cell, source->query_list) {
@@ -212,9 +219,11 @@ void Expression::begin(ParamListInfo values) {
     context = nullptr;
     CachedPlan* cached = SPI_plan_get_cached_plan(plan);
     if (cached == nullptr) return;
+    // SPI gives the reference to an owner only for plans that outlive it.
+    ResourceOwner owner = kept ? CurrentResourceOwner : nullptr;
     Expr* simple = simple_expression(cached);
     if (simple != nullptr) simple = static_cast<Expr*>(copyObjectImpl(simple));
-    ReleaseCachedPlan(cached, CurrentResourceOwner);
+    ReleaseCachedPlan(cached, owner);
     if (simple == nullptr) return;
     context = CreateStandaloneExprContext();
     context->ecxt_param_list_info = values;

@@ -35,15 +35,17 @@ struct Expression {
 
     bool given() const { return plan != nullptr; }
 
-    // Parses `text` as the current user, with the current search_path; checks its type and that this user
-    // may call what it calls. SPI is connected. May raise, with the place of the fault in the text.
+    // Parses `text` as the current user, with the current search_path; checks its type and that
+    // this user may call what it calls. SPI is connected. May raise, with the place of the fault in
+    // the text.
     void prepare(Purpose expression_purpose, const char* text, Scope* scope);
     // After prepare(): makes the plan outlive SPI_finish().
     void keep();
     // Frees a kept plan. Does not raise in practice, but belongs inside a guard.
     void release();
 
-    // Around the evaluation of a batch, inside one transaction. May raise. An abort does end()'s work.
+    // Around the evaluation of a batch, inside one transaction. May raise. An abort does end()'s
+    // work.
     void begin(ParamListInfo values);
     void end();
     void forget() {

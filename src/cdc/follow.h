@@ -1,11 +1,10 @@
-// A change of mappings is in force when its COMMIT returns: the committing backend waits for the cdc
-// worker.
+// A change of mappings is in force when its COMMIT returns (pg/follow.h), or says why it is not.
 #pragma once
 
 namespace pgmqtt::cdc {
 
-// Makes the commit of the current transaction wait until the worker has followed the configuration, or
-// cannot. May raise.
+// Of the functions that change mappings: the commit waits for the cdc worker and warns where it
+// cannot publish at all. May raise.
 void follow_at_commit();
 
 }  // namespace pgmqtt::cdc

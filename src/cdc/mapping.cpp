@@ -35,8 +35,21 @@ constexpr const char* kSelectMappings =
     " on_error, owner::oid, search_path, enabled FROM pgmqtt.mapping ORDER BY id";
 
 enum Column : int {
-    kId = 1, kColumnName, kSource, kTopic, kPayload, kFilter, kProperties, kOperations, kQos, kRetain,
-    kOnError, kOwner, kSearchPath, kEnabled, kColumnEnd
+    kId = 1,
+    kColumnName,
+    kSource,
+    kTopic,
+    kPayload,
+    kFilter,
+    kProperties,
+    kOperations,
+    kQos,
+    kRetain,
+    kOnError,
+    kOwner,
+    kSearchPath,
+    kEnabled,
+    kColumnEnd
 };
 
 // Values of the server, before anything with a destructor.
@@ -127,7 +140,8 @@ void MappingExpressions::prepare(Oid source, const Texts& texts) {
         payload.prepare(Purpose::kPayload, texts.payload, &scope);
     } else {
         payload.prepare(Purpose::kPayload, default_payload(texts.retain), &scope);
-        const char* known = psprintf("%s OPERATOR(pg_catalog.-) absent", default_payload(texts.retain));
+        const char* known =
+            psprintf("%s OPERATOR(pg_catalog.-) absent", default_payload(texts.retain));
         known_payload.prepare(Purpose::kPayload, known, &scope);
     }
     if (texts.filter != nullptr) filter.prepare(Purpose::kFilter, texts.filter, &scope);
@@ -157,7 +171,9 @@ void MappingExpressions::reset() {
 }
 
 Mapping::Mapping(MappingDefinition definition, XLogRecPtr since)
-    : definition_(std::move(definition)), since_(since), status_(claim_status(definition_.id)) {}
+    : definition_(std::move(definition)), since_(since), status_(claim_status(definition_.id)) {
+    set_status(status_, "streaming");
+}
 
 Mapping::~Mapping() {
     pg::Status ignored = pg::guard([this] {
@@ -173,10 +189,10 @@ void Mapping::refresh() {
     if (prepared_ && equalTupleDescs(current, columns_)) return;
     expressions_.release();
     prepared_ = false;
-    expressions_.prepare(definition_.source,
-                         {definition_.topic.c_str(), c_text(definition_.payload),
-                          c_text(definition_.filter), c_text(definition_.properties),
-                          definition_.retain});
+    expressions_.prepare(
+        definition_.source,
+        {definition_.topic.c_str(), c_text(definition_.payload), c_text(definition_.filter),
+         c_text(definition_.properties), definition_.retain});
     expressions_.keep();
     if (columns_ != nullptr) FreeTupleDesc(columns_);
     columns_ = nullptr;

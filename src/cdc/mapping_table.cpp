@@ -61,8 +61,8 @@ bool delete_mapping(const char* name) {
 bool enable_mapping(const char* name, bool enabled) {
     Oid types[] = {TEXTOID, BOOLOID};
     Datum values[] = {CStringGetTextDatum(name), BoolGetDatum(enabled)};
-    return run("UPDATE pgmqtt.mapping SET enabled = $2 WHERE name = $1", 2, types, values, nullptr) >
-           0;
+    return run("UPDATE pgmqtt.mapping SET enabled = $2 WHERE name = $1", 2, types, values,
+               nullptr) > 0;
 }
 
 }  // namespace pgmqtt::cdc

@@ -1,5 +1,5 @@
-// Writes pgmqtt.mapping, as the owner of that table: who may call the functions holds no right on it.
-// Everything here may raise and belongs where no destructor is alive; SPI is connected.
+// Writes pgmqtt.mapping, as the owner of that table: who may call the functions holds no right on
+// it. Everything here may raise and belongs where no destructor is alive; SPI is connected.
 #pragma once
 
 #include "pg/backend.h"
@@ -17,8 +17,18 @@ struct NewMapping {
     char nulls[13];  // 'n' or ' '
 };
 enum NewMappingColumn : int {
-    kNewName, kNewSource, kNewTopic, kNewPayload, kNewFilter, kNewOperations, kNewQos, kNewRetain,
-    kNewProperties, kNewOnError, kNewOwner, kNewSearchPath
+    kNewName,
+    kNewSource,
+    kNewTopic,
+    kNewPayload,
+    kNewFilter,
+    kNewOperations,
+    kNewQos,
+    kNewRetain,
+    kNewProperties,
+    kNewOnError,
+    kNewOwner,
+    kNewSearchPath
 };
 void insert_mapping(NewMapping& mapping);
 

@@ -1,5 +1,5 @@
-// Hands publishes to the broker and knows how far they are done. What is not acknowledged yet is kept,
-// bounded by kWindow, and sent again to a broker that came back.
+// Hands publishes to the broker and knows how far they are done. What is not acknowledged yet is
+// kept, bounded by kWindow, and sent again to a broker that came back.
 #pragma once
 
 #include "pg/backend.h"

@@ -10,8 +10,7 @@ namespace pgmqtt::cdc {
 
 RowCopy copy_row(TupleDesc columns, HeapTuple tuple, HeapTuple full_old) {
     RowCopy copy;
-    if (!HeapTupleHasExternal(tuple) &&
-        HeapTupleHeaderGetNatts(tuple->t_data) == columns->natts) {
+    if (!HeapTupleHasExternal(tuple) && HeapTupleHeaderGetNatts(tuple->t_data) == columns->natts) {
         copy.tuple = tuple;
         return copy;
     }
@@ -30,7 +29,8 @@ RowCopy copy_row(TupleDesc columns, HeapTuple tuple, HeapTuple full_old) {
             values[i] = PointerGetDatum(detoast_external_attr(value));
             continue;
         }
-        values[i] = full_old != nullptr ? heap_getattr(full_old, i + 1, columns, &nulls[i]) : Datum{0};
+        values[i] =
+            full_old != nullptr ? heap_getattr(full_old, i + 1, columns, &nulls[i]) : Datum{0};
         auto* old_value = reinterpret_cast<struct varlena*>(DatumGetPointer(values[i]));
         if (full_old != nullptr && !nulls[i]) {
             if (!VARATT_IS_EXTERNAL(old_value)) continue;

@@ -13,9 +13,10 @@ struct RowCopy {
     uint32_t absent_count = 0;
 };
 
-// `tuple` with every out-of-line value brought in line. A value that is still on disk is one that an
-// UPDATE did not change and the WAL does not have: it is taken from `full_old` (the whole old row, if the
-// replica identity gives it), else it is NULL and its column is listed as absent. pallocs, may raise.
+// `tuple` with every out-of-line value brought in line. A value that is still on disk is one that
+// an UPDATE did not change and the WAL does not have: it is taken from `full_old` (the whole old
+// row, if the replica identity gives it), else it is NULL and its column is listed as absent.
+// pallocs, may raise.
 RowCopy copy_row(TupleDesc columns, HeapTuple tuple, HeapTuple full_old);
 
 struct ChangeHead {

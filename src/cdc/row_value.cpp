@@ -39,8 +39,8 @@ AttrNumber find_column(TupleDesc columns, const char* name) {
     return InvalidAttrNumber;
 }
 
-// Inside a table a column keeps its number through a rename; between a partition and its root only the
-// name says what belongs together, and the partition's is the one it has now.
+// Inside a table a column keeps its number through a rename; between a partition and its root only
+// the name says what belongs together, and the partition's is the one it has now.
 AttrNumber target_column(const Shapes::Shape& shape, Oid target, TupleDesc to, int number) {
     if (shape.relation == target) {
         bool there = number <= to->natts && !TupleDescAttr(to, number - 1)->attisdropped;
@@ -60,13 +60,16 @@ Datum convert(Datum value, Form_pg_attribute from, Form_pg_attribute to) {
     return OidInputFunctionCall(input, text, parameter, to->atttypmod);
 }
 
-// The server's own function, because newer minor versions mark a composite value with the version of its
-// row type and refuse one that is not.
-Datum as_composite(HeapTuple tuple, TupleDesc type) { return heap_copy_tuple_as_datum(tuple, type); }
+// The server's own function, because newer minor versions mark a composite value with the version
+// of its row type and refuse one that is not.
+Datum as_composite(HeapTuple tuple, TupleDesc type) {
+    return heap_copy_tuple_as_datum(tuple, type);
+}
 
 }  // namespace
 
-RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid target, TupleDesc to) {
+RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid target,
+                               TupleDesc to) {
     auto* conversion = static_cast<RowConversion*>(palloc0(sizeof(RowConversion)));
     conversion->shape = number;
     conversion->target = target;
@@ -115,7 +118,8 @@ Datum row_value(const RowConversion& conversion, ChangeRecord& record, const Row
     return as_composite(heap_form_tuple(conversion.to, values, nulls), conversion.to);
 }
 
-Datum absent_names(const RowConversion& conversion, const ChangeRecord& record, const RowPart& part) {
+Datum absent_names(const RowConversion& conversion, const ChangeRecord& record,
+                   const RowPart& part) {
     auto* names = static_cast<Datum*>(palloc(part.absent_count * sizeof(Datum)));
     int count = 0;
     const AttrNumber* absent = record.absent(part);

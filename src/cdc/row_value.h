@@ -12,20 +12,22 @@ namespace pgmqtt::cdc {
 struct RowConversion {
     uint32_t shape;
     Oid target;
-    bool same;               // nothing to do
-    TupleDesc from;          // the shape's
+    bool same;       // nothing to do
+    TupleDesc from;  // the shape's
     TupleDesc to;
-    AttrNumber* source;      // per column of `to`: the column of `from`; 0: there is none
-    bool* through_text;      // per column of `to`: the type changed
+    AttrNumber* source;  // per column of `to`: the column of `from`; 0: there is none
+    bool* through_text;  // per column of `to`: the type changed
 };
 
 // pallocs, may raise.
-RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid target, TupleDesc to);
+RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid target,
+                               TupleDesc to);
 
 // The composite value. pallocs; may raise: a value may not fit its new type.
 Datum row_value(const RowConversion& conversion, ChangeRecord& record, const RowPart& part);
 
 // text[] of the names of the columns that are absent in `part`, as they are called now.
-Datum absent_names(const RowConversion& conversion, const ChangeRecord& record, const RowPart& part);
+Datum absent_names(const RowConversion& conversion, const ChangeRecord& record,
+                   const RowPart& part);
 
 }  // namespace pgmqtt::cdc

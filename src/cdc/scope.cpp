@@ -25,8 +25,9 @@ struct NameType {
 };
 
 constexpr NameType kNames[kNameCount] = {
-    {"new", InvalidOid}, {"old", InvalidOid},          {"op", TEXTOID},          {"lsn", PG_LSNOID},
-    {"xid", INT8OID},    {"commit_ts", TIMESTAMPTZOID}, {"absent", TEXTARRAYOID},
+    {"new", InvalidOid},      {"old", InvalidOid}, {"op", TEXTOID},
+    {"lsn", PG_LSNOID},       {"xid", INT8OID},    {"commit_ts", TIMESTAMPTZOID},
+    {"absent", TEXTARRAYOID},
 };
 
 Oid type_of(const Scope& scope, int name) {
@@ -72,11 +73,11 @@ Node* make_field(Scope& scope, int name, const char* column, ParseState* parser,
 // A bare column name is the mistake that everybody makes once.
 void hint_at_row(const Scope& scope, ParseState* parser, const char* word, int location) {
     if (get_attnum(scope.relation, word) <= 0) {
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-                        errmsg("\"%s\" does not exist here", word),
-                        errhint("In scope: new and old (rows of %s), op, lsn, xid, commit_ts, absent.",
-                                get_rel_name(scope.relation)),
-                        parser_errposition(parser, location)));
+        ereport(ERROR,
+                (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("\"%s\" does not exist here", word),
+                 errhint("In scope: new and old (rows of %s), op, lsn, xid, commit_ts, absent.",
+                         get_rel_name(scope.relation)),
+                 parser_errposition(parser, location)));
     }
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("column \"%s\" does not exist", word),
                     errhint("The changed row is in scope as new and old: write new.%s or old.%s.",

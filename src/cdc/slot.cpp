@@ -93,7 +93,9 @@ void StartSearch::finish() {
 
 }  // namespace
 
-std::string slot_name() { return "pgmqtt_" + std::to_string(MyDatabaseId); }
+std::string slot_name() {
+    return "pgmqtt_" + std::to_string(MyDatabaseId);
+}
 
 bool slot_exists() {
     std::string name = slot_name();
@@ -111,7 +113,8 @@ pg::Result<CreateResult> create_slot(const std::function<bool()>& keep_going) {
     while (status.ok() && !search.ready && going) {
         status = pg::guard([&search] { search.step(); });
         if (!status.ok() || search.ready) break;
-        int pid = TransactionIdIsValid(search.waiting_for) ? BackendXidGetPid(search.waiting_for) : 0;
+        int pid =
+            TransactionIdIsValid(search.waiting_for) ? BackendXidGetPid(search.waiting_for) : 0;
         pg::shared()->cdc_waits_for_pid = pid;
         going = keep_going();
     }
@@ -129,8 +132,7 @@ pg::Status acquire_slot() {
 }
 
 bool slot_is_lost() {
-    return MyReplicationSlot != nullptr &&
-           XLogRecPtrIsInvalid(MyReplicationSlot->data.restart_lsn);
+    return MyReplicationSlot != nullptr && XLogRecPtrIsInvalid(MyReplicationSlot->data.restart_lsn);
 }
 
 void release_slot() {

@@ -19,9 +19,9 @@ std::string slot_name();
 
 bool slot_exists();
 
-// Makes the slot and leaves it acquired. That takes until every transaction that writes now has ended;
-// the one it waits for is in Shared::cdc_waits_for_pid. `keep_going` is asked several times a second:
-// false gives up (and removes the half-made slot).
+// Makes the slot and leaves it acquired. That takes until every transaction that writes now has
+// ended; the one it waits for is in Shared::cdc_waits_for_pid. `keep_going` is asked several times
+// a second: false gives up (and removes the half-made slot).
 struct CreateResult {
     bool created = false;  // false without an error: given up
 };

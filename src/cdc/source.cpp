@@ -49,15 +49,14 @@ void check_kind(Form_pg_class relation, const char* name) {
                         errhint("Map the table itself.")));
     }
     if (relation->relpersistence == RELPERSISTENCE_PERMANENT) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-             errmsg("cannot map \"%s\": it is %s", name,
-                    relation->relpersistence == RELPERSISTENCE_TEMP ? "a temporary table"
-                                                                    : "an unlogged table"),
-             errdetail("Its changes are not in the WAL."),
-             relation->relpersistence == RELPERSISTENCE_TEMP
-                 ? 0
-                 : errhint("ALTER TABLE %s SET LOGGED.", quote_identifier(name))));
+    ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                    errmsg("cannot map \"%s\": it is %s", name,
+                           relation->relpersistence == RELPERSISTENCE_TEMP ? "a temporary table"
+                                                                           : "an unlogged table"),
+                    errdetail("Its changes are not in the WAL."),
+                    relation->relpersistence == RELPERSISTENCE_TEMP
+                        ? 0
+                        : errhint("ALTER TABLE %s SET LOGGED.", quote_identifier(name))));
 }
 
 void check_namespace(Oid id, Oid schema, const char* name) {
@@ -88,20 +87,22 @@ void check_source(Oid relation, Oid role) {
     ReleaseSysCache(tuple);
     if (pg_class_aclcheck(relation, role, ACL_SELECT) != ACLCHECK_OK) {
         ereport(ERROR,
-                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for table %s", name),
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                 errmsg("permission denied for table %s", name),
                  errdetail("A mapping publishes what its owner may read: role \"%s\" needs SELECT.",
                            GetUserNameFromId(role, false)),
                  errhint("GRANT SELECT ON %s TO %s.", quote_identifier(name),
                          quote_identifier(GetUserNameFromId(role, false)))));
     }
     if (check_enable_rls(relation, role, true) == RLS_ENABLED) {
-        ereport(ERROR,
-                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                 errmsg("row-level security of table %s hides rows from role \"%s\"", name,
-                        GetUserNameFromId(role, false)),
-                 errdetail("A mapping publishes every changed row."),
-                 errhint("Let the table's owner or a role with BYPASSRLS own the mapping, and select "
-                         "rows with a filter.")));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("row-level security of table %s hides rows from role \"%s\"", name,
+                    GetUserNameFromId(role, false)),
+             errdetail("A mapping publishes every changed row."),
+             errhint("Let the table's owner or a role with BYPASSRLS own the mapping, and select "
+                     "rows with a filter.")));
     }
 }
 

@@ -5,8 +5,8 @@
 
 namespace pgmqtt::cdc {
 
-// ERROR unless `relation` is a table that logical decoding shows and that `role` may read whole. The
-// current user's rights do not matter.
+// ERROR unless `relation` is a table that logical decoding shows and that `role` may read whole.
+// The current user's rights do not matter.
 void check_source(Oid relation, Oid role);
 
 // What logical decoding gives as `old`.

@@ -20,7 +20,8 @@ pg::MappingStatus* find(int id) {
 
 // Cut between characters.
 void copy_text(char* to, size_t size, std::string_view text) {
-    int length = pg_mbcliplen(text.data(), static_cast<int>(text.size()), static_cast<int>(size) - 1);
+    int length =
+        pg_mbcliplen(text.data(), static_cast<int>(text.size()), static_cast<int>(size) - 1);
     std::memcpy(to, text.data(), static_cast<size_t>(length));
     to[length] = '\0';
 }
@@ -33,7 +34,7 @@ pg::MappingStatus* claim_status(int id) {
     if (free == nullptr) return nullptr;
     free->published = 0;
     free->errors = 0;
-    set_status(free, "starting");
+    set_status(free, "streaming");
     free->id = id;
     return free;
 }

@@ -9,7 +9,8 @@
 
 namespace pgmqtt::cdc {
 
-// The place of `id` in shared memory, taken when it is new; null when all are in use. Of the cdc worker.
+// The place of `id` in shared memory, taken when it is new; null when all are in use. Of the cdc
+// worker.
 pg::MappingStatus* claim_status(int id);
 // Frees those whose id is not in `keep`.
 void keep_statuses(const int* keep, int count);

@@ -29,8 +29,8 @@ constexpr auto kSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
 constexpr long kCreationPollMs = 10;
 
-// How long to wait before the same is tried again: what is in the way of a retry passes by itself, what
-// stalls a mapping waits for somebody.
+// How long to wait before the same is tried again: what is in the way of a retry passes by itself,
+// what stalls a mapping waits for somebody.
 struct BackOff {
     std::chrono::milliseconds first;
     std::chrono::milliseconds last;
@@ -132,7 +132,8 @@ void Stream::load() {
         pg::log(DEBUG1, "could not read the mappings", definitions.error());
         return;
     }
-    // The backend that made a mapping waits for us in its commit: what commits after that is behind this.
+    // The backend that made a mapping waits for us in its commit: what commits after that is behind
+    // this.
     XLogRecPtr since = loaded_ ? GetXLogInsertRecPtr() : InvalidXLogRecPtr;
     loaded_ = true;
     sources_.clear();
@@ -176,12 +177,15 @@ void Stream::follow_slot() {
     }
     if (streaming()) return;
     if (wal_level < WAL_LEVEL_LOGICAL) {
-        disable("wal_level is " + std::string(wal_level == WAL_LEVEL_MINIMAL ? "minimal" : "replica") +
+        disable("wal_level is " +
+                std::string(wal_level == WAL_LEVEL_MINIMAL ? "minimal" : "replica") +
                 "; set wal_level = logical and restart the server");
         return;
     }
-    set_state(pg::CdcState::kStarting);
-    set_stream_status("starting");
+    if (told_reason_.empty()) {
+        set_state(pg::CdcState::kStarting);
+        set_stream_status("starting");
+    }
     start();
 }
 
@@ -204,6 +208,7 @@ bool Stream::start() {
         return false;
     }
     changes_ = 0;
+    told_reason_.clear();
     set_state(pg::CdcState::kStreaming);
     set_stream_status("streaming");
     return true;
@@ -229,9 +234,10 @@ bool Stream::still_wanted() {
     if (!pause_(kCreationPollMs)) return false;
     publisher_.turn();
     int pid = pg::shared()->cdc_waits_for_pid;
-    set_stream_status("starting", pid == 0 ? ""
-                                           : "the replication slot waits for the transaction of pid " +
-                                                 std::to_string(pid));
+    set_stream_status("starting", pid == 0
+                                      ? ""
+                                      : "the replication slot waits for the transaction of pid " +
+                                            std::to_string(pid));
     if (pg::shared()->configuration == configuration_) return true;
     // More mappings are no reason to begin again; none at all is.
     uint64_t configuration = pg::shared()->configuration;
@@ -251,12 +257,10 @@ void Stream::stop() {
 void Stream::disable(const std::string& reason) {
     disabled_ = true;
     retry_at_ = Clock::now() + kDisabledRetry;
-    StatusCopy known;
-    bool told = read_status(pg::MappingStatus::kStream, known) &&
-                std::string_view(known.state) == "disabled";
     set_stream_status("disabled", reason);
     set_state(pg::CdcState::kDisabled);
-    if (!told) pg::log(WARNING, "pgmqtt mappings are disabled: " + reason);
+    if (reason != told_reason_) pg::log(WARNING, "pgmqtt mappings are disabled: " + reason);
+    told_reason_ = reason;
 }
 
 void Stream::disable(const pg::Error& error) {
@@ -277,8 +281,8 @@ void Stream::set_state(pg::CdcState state) {
 // ------------------------------------------------------------------------------------------------
 // Changes.
 
-// Decoding that fails would fail again in the same place: the process ends, with the reason for everybody
-// to see, and begins anew from what is confirmed.
+// Decoding that fails would fail again in the same place: the process ends, with the reason for
+// everybody to see, and begins anew from what is confirmed.
 void Stream::fail(const char* what, pg::Error error) {
     set_stream_status("error", error.message);
     error.message = std::string(what) + ": " + error.message;
@@ -328,8 +332,8 @@ void Stream::evaluate() {
 }
 
 void Stream::confirm() {
-    // With nothing under way all that was read is done, whether it concerned us or not: a quiet mapped
-    // table in a busy database does not hold back WAL.
+    // With nothing under way all that was read is done, whether it concerned us or not: a quiet
+    // mapped table in a busy database does not hold back WAL.
     XLogRecPtr done = publisher_.done();
     if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
     pg::Status status = decoder_.confirm(done);

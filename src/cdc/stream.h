@@ -1,5 +1,5 @@
-// The cdc worker's work: keeps slot and decoding in step with the mappings, and moves committed changes
-// from the WAL through the mappings to the broker.
+// The cdc worker's work: keeps slot and decoding in step with the mappings, and moves committed
+// changes from the WAL through the mappings to the broker.
 #pragma once
 
 #include "pg/backend.h"
@@ -21,8 +21,8 @@ namespace pgmqtt::cdc {
 
 class Stream {
    public:
-    // Does the worker's housekeeping after waiting so many milliseconds, or not at all for 0. False: the
-    // worker has to stop.
+    // Does the worker's housekeeping after waiting so many milliseconds, or not at all for 0.
+    // False: the worker has to stop.
     using Pause = std::function<bool(long)>;
     explicit Stream(Pause pause);
     ~Stream();
@@ -75,6 +75,7 @@ class Stream {
     uint64_t changes_ = 0;
     bool loaded_ = false;
     bool disabled_ = false;
+    std::string told_reason_;            // of being disabled, as the log has it
     Clock::time_point retry_at_{};       // of a disabled stream
     Clock::time_point blocked_until_{};  // of evaluation
     std::chrono::milliseconds back_off_{0};

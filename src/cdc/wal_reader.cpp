@@ -31,7 +31,9 @@ XLogReaderRoutine* wal_reader_routine() {
     return &routine;
 }
 
-XLogRecPtr flushed_wal() { return GetFlushRecPtr(nullptr); }
+XLogRecPtr flushed_wal() {
+    return GetFlushRecPtr(nullptr);
+}
 
 XLogRecPtr flush_inserted_wal() {
     XLogRecPtr inserted = GetXLogInsertRecPtr();

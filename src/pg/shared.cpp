@@ -1,14 +1,17 @@
 #include "pg/shared.h"
 
 extern "C" {
+#include <commands/dbcommands.h>
 #include <storage/ipc.h>
 #include <storage/lwlock.h>
 #include <storage/shmem.h>
 }
 
+#include <cstring>
 #include <new>
 
 #include "pg/queue.h"
+#include "pg/settings.h"
 
 namespace pgmqtt::pg {
 namespace {
@@ -70,10 +73,24 @@ Shared* shared() {
 }
 
 void require_preload() {
-    if (shared_memory != nullptr) return;
+    if (shared_memory != nullptr) return require_served_database();
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("pgmqtt is not preloaded, so its broker does not run"),
                     errhint("Add pgmqtt to shared_preload_libraries and restart the server.")));
+}
+
+// Also met by a copy of the database, which carries the extension along.
+void require_served_database() {
+    const char* here = get_database_name(MyDatabaseId);
+    if (here == nullptr || std::strcmp(here, settings.database) == 0) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("database \"%s\" is not served by pgmqtt", here),
+             errdetail("The broker serves one database, which pgmqtt.database names: \"%s\".",
+                       settings.database),
+             errhint("Connect to database \"%s\", or set pgmqtt.database to \"%s\" and "
+                     "restart the server.",
+                     settings.database, here)));
 }
 
 void wake(Worker worker) {

@@ -97,6 +97,9 @@ Shared* shared();
 // ERROR object_not_in_prerequisite_state with the line to add, unless preloaded. May raise.
 void require_preload();
 
+// ERROR object_not_in_prerequisite_state unless this is the database of pgmqtt.database. May raise.
+void require_served_database();
+
 // Sets the worker's latch; nothing happens when it is not running.
 void wake(Worker worker);
 void wake_all();

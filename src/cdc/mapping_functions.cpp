@@ -1,5 +1,6 @@
-// pgmqtt.add_mapping() and its siblings. What is wrong is said here, at the creation, with the place in
-// the expression; the bodies are plain, so that the server's own errors pass through with all they know.
+// pgmqtt.add_mapping() and its siblings. What is wrong is said here, at the creation, with the
+// place in the expression; the bodies are plain, so that the server's own errors pass through with
+// all they know.
 #include "pg/backend.h"
 
 extern "C" {
@@ -18,7 +19,7 @@ extern "C" {
 #include "pg/guard.h"
 #include "pg/shared.h"
 
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -36,11 +37,13 @@ const char* text_argument(FunctionCallInfo fcinfo, int number) {
 
 void check_name(const char* name) {
     if (name == nullptr || *name == '\0') refuse("a mapping needs a name", nullptr);
-    if (strlen(name) > kMaxNameBytes) refuse("the name of a mapping has at most 255 bytes", nullptr);
+    if (strlen(name) > kMaxNameBytes)
+        refuse("the name of a mapping has at most 255 bytes", nullptr);
     if (!cdc::mapping_exists(name)) return;
-    ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("mapping \"%s\" already exists", name),
-                    errhint("To change it, drop it first: SELECT pgmqtt.drop_mapping(%s).",
-                            quote_literal_cstr(name))));
+    ereport(ERROR,
+            (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("mapping \"%s\" already exists", name),
+             errhint("To change it, drop it first: SELECT pgmqtt.drop_mapping(%s).",
+                     quote_literal_cstr(name))));
 }
 
 unsigned check_operations(Datum array) {
@@ -76,7 +79,8 @@ Definition read_arguments(FunctionCallInfo fcinfo) {
     Definition definition = {};
     definition.name = text_argument(fcinfo, 0);
     check_name(definition.name);
-    if (PG_ARGISNULL(1)) refuse("source must not be NULL", "Name the table whose rows are published.");
+    if (PG_ARGISNULL(1))
+        refuse("source must not be NULL", "Name the table whose rows are published.");
     definition.source = PG_GETARG_OID(1);
     definition.texts.topic = text_argument(fcinfo, 2);
     if (definition.texts.topic == nullptr) {
@@ -101,7 +105,8 @@ Definition read_arguments(FunctionCallInfo fcinfo) {
 }
 
 constexpr const char* kDeleteHint =
-    "Add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL, or leave out delete: operations => "
+    "Add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL, or leave out delete: operations "
+    "=> "
     "'{insert,update}'.";
 
 // What a DELETE can be made of: better said now than with each row.
@@ -125,10 +130,11 @@ void check_delete(const Definition& definition, cdc::MappingExpressions& express
     }
     unsigned topic = expressions.topic.uses;
     if ((topic >> cdc::kNew & 1) == 0 || (topic >> cdc::kOld & 1) != 0) return;
-    ereport(WARNING, (errmsg("the topic of mapping \"%s\" may be NULL on DELETE", definition.name),
-                      errdetail("It names new, which a DELETE does not have."),
-                      errhint("Write coalesce(new.column, old.column), or leave out delete: operations "
-                              "=> '{insert,update}'.")));
+    ereport(WARNING,
+            (errmsg("the topic of mapping \"%s\" may be NULL on DELETE", definition.name),
+             errdetail("It names new, which a DELETE does not have."),
+             errhint("Write coalesce(new.column, old.column), or leave out delete: operations "
+                     "=> '{insert,update}'.")));
 }
 
 void check_expressions(const Definition& definition) {
@@ -152,27 +158,29 @@ void store(FunctionCallInfo fcinfo) {
 }
 
 void no_such_mapping(const char* name) {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name),
-                    errhint("SELECT name FROM pgmqtt.mappings.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name),
+             errhint("SELECT name FROM pgmqtt.mappings.")));
 }
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
 PGMQTT_FUNCTION(pgmqtt_add_mapping) {
     using namespace pgmqtt;
     pg::require_preload();
     SPI_connect();
-    functions::Definition definition = functions::read_arguments(fcinfo);
+    cdc::Definition definition = cdc::read_arguments(fcinfo);
     cdc::check_source(definition.source, GetUserId());
-    functions::check_expressions(definition);
-    functions::store(fcinfo);
+    cdc::check_expressions(definition);
+    cdc::store(fcinfo);
     SPI_finish();
     if (wal_level < WAL_LEVEL_LOGICAL) {
-        ereport(WARNING,
-                (errmsg("mapping \"%s\" will publish nothing: wal_level is too low", definition.name),
-                 errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
+        ereport(
+            WARNING,
+            (errmsg("mapping \"%s\" will publish nothing: wal_level is too low", definition.name),
+             errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
     }
     cdc::follow_at_commit();
     PG_RETURN_VOID();
@@ -182,7 +190,7 @@ PGMQTT_FUNCTION(pgmqtt_drop_mapping) {
     using namespace pgmqtt;
     const char* name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     SPI_connect();
-    if (!cdc::delete_mapping(name)) functions::no_such_mapping(name);
+    if (!cdc::delete_mapping(name)) cdc::no_such_mapping(name);
     SPI_finish();
     if (pg::shared() != nullptr) cdc::follow_at_commit();
     PG_RETURN_VOID();
@@ -192,7 +200,7 @@ PGMQTT_FUNCTION(pgmqtt_alter_mapping) {
     using namespace pgmqtt;
     const char* name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     SPI_connect();
-    if (!cdc::enable_mapping(name, PG_GETARG_BOOL(1))) functions::no_such_mapping(name);
+    if (!cdc::enable_mapping(name, PG_GETARG_BOOL(1))) cdc::no_such_mapping(name);
     SPI_finish();
     if (pg::shared() != nullptr) cdc::follow_at_commit();
     PG_RETURN_VOID();

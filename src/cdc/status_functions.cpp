@@ -13,7 +13,7 @@ extern "C" {
 #include "pg/guard.h"
 #include "pg/shared.h"
 
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -29,18 +29,21 @@ Shown shown_status(bool enabled, bool known, const cdc::StatusCopy& mapping) {
     bool stream_known = cdc::read_status(pg::MappingStatus::kStream, stream);
     const char* stream_message = pstrdup(stream.message);
     auto state = static_cast<pg::CdcState>(pg::shared()->cdc_state.load());
-    if (state == pg::CdcState::kDisabled) return {psprintf("disabled: %s", stream_message), nullptr};
+    if (state == pg::CdcState::kDisabled)
+        return {psprintf("disabled: %s", stream_message), nullptr};
     if (stream_known && std::strcmp(stream.state, "error") == 0) return {"error", stream_message};
     if (state != pg::CdcState::kStreaming) return {"starting", stream_message};
     if (!known) return {"streaming", nullptr};
-    return {pstrdup(mapping.state), mapping.message[0] == '\0' ? nullptr : pstrdup(mapping.message)};
+    return {pstrdup(mapping.state),
+            mapping.message[0] == '\0' ? nullptr : pstrdup(mapping.message)};
 }
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
-// (id int, enabled boolean, OUT status text, OUT message text, OUT published bigint, OUT errors bigint)
+// (id int, enabled boolean, OUT status text, OUT message text, OUT published bigint, OUT errors
+// bigint)
 PGMQTT_FUNCTION(pgmqtt_mapping_status) {
     using namespace pgmqtt;
     TupleDesc columns;
@@ -49,7 +52,7 @@ PGMQTT_FUNCTION(pgmqtt_mapping_status) {
     }
     cdc::StatusCopy copy = {};
     bool known = pg::shared() != nullptr && cdc::read_status(PG_GETARG_INT32(0), copy);
-    functions::Shown shown = functions::shown_status(PG_GETARG_BOOL(1), known, copy);
+    cdc::Shown shown = cdc::shown_status(PG_GETARG_BOOL(1), known, copy);
     bool no_message = shown.message == nullptr || *shown.message == '\0';
     Datum values[] = {
         CStringGetTextDatum(shown.status),

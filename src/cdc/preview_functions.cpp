@@ -6,6 +6,7 @@ extern "C" {
 #include <access/xlog.h>
 #include <executor/spi.h>
 #include <funcapi.h>
+#include <parser/parser.h>
 #include <utils/acl.h>
 #include <catalog/pg_class.h>
 #include <catalog/pg_type.h>
@@ -23,7 +24,7 @@ extern "C" {
 #include "pg/transaction.h"
 
 // Plain bodies: the server's errors pass through.
-namespace pgmqtt::functions {
+namespace pgmqtt::cdc {
 
 namespace {
 
@@ -58,7 +59,8 @@ void read_mapping(const char* name, Previewed& previewed) {
         1, types, values, nullptr, true, 1);
     pg::act_as_before(saved);
     if (SPI_processed == 0) {
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name)));
+        ereport(ERROR,
+                (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("mapping \"%s\" does not exist", name)));
     }
     previewed.source = DatumGetObjectId(column_value(1));
     previewed.owner = DatumGetObjectId(column_value(2));
@@ -73,22 +75,36 @@ void read_mapping(const char* name, Previewed& previewed) {
                            GetUserNameFromId(previewed.owner, false), name)));
 }
 
+void point_into_predicate(void* predicate) {
+    int position = geterrposition();
+    if (position <= 0) return;
+    errposition(0);
+    internalerrposition(position);
+    internalerrquery(static_cast<const char*>(predicate));
+}
+
+// One expression: it cannot end the WHERE that it is put into.
+void check_predicate(const char* predicate) {
+    ErrorContextCallback callback = {error_context_stack, point_into_predicate,
+                                     const_cast<char*>(predicate)};
+    error_context_stack = &callback;
+    raw_parser(predicate, RAW_PARSE_PLPGSQL_EXPR);
+    error_context_stack = callback.previous;
+}
+
 // Runs as the caller, who gives the predicate.
 Portal open_rows(const Previewed& previewed, const char* predicate) {
+    if (predicate != nullptr) check_predicate(predicate);
     const char* table = quote_qualified_identifier(
         get_namespace_name(get_rel_namespace(previewed.source)), get_rel_name(previewed.source));
-    // A partitioned table's mapping is about its partitions, a plain table's not about its children.
+    // A partitioned table's mapping is about its partitions, a plain table's not about its
+    // children.
     bool partitioned = get_rel_relkind(previewed.source) == RELKIND_PARTITIONED_TABLE;
-    const char* query = psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY",
-                                 table, predicate == nullptr ? "true" : predicate);
+    const char* query =
+        psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY", table,
+                 predicate == nullptr ? "true" : predicate);
     Portal portal =
         SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
-    TupleDesc columns = portal->tupDesc;
-    if (columns->natts != 1 ||
-        TupleDescAttr(columns, 0)->atttypid != get_rel_type_id(previewed.source)) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("predicate must be one boolean expression")));
-    }
     return portal;
 }
 
@@ -140,7 +156,7 @@ void preview_rows(Previewed& previewed, Portal rows, long limit, ReturnSetInfo* 
         for (uint64 i = 0; i < count && shown < limit; ++i) {
             bool is_null;
             Datum row = SPI_getbinval(table->vals[i], table->tupdesc, 1, &is_null);
-            if (preview_row(previewed, row, result)) ++shown;
+            if (!is_null && preview_row(previewed, row, result)) ++shown;
         }
         XactReadOnly = read_only;
         pg::act_as_before(saved);
@@ -163,7 +179,7 @@ void prepare(Previewed& previewed) {
 
 }  // namespace
 
-}  // namespace pgmqtt::functions
+}  // namespace pgmqtt::cdc
 
 PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     using namespace pgmqtt;
@@ -171,16 +187,17 @@ PGMQTT_FUNCTION(pgmqtt_preview_mapping) {
     const char* predicate = PG_ARGISNULL(1) ? nullptr : text_to_cstring(PG_GETARG_TEXT_PP(1));
     long limit = PG_ARGISNULL(2) ? PG_INT32_MAX : PG_GETARG_INT32(2);
     if (limit < 0) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("limit must not be negative")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("limit must not be negative")));
     }
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     SPI_connect();
-    functions::Previewed previewed = {};
-    functions::read_mapping(text_to_cstring(PG_GETARG_TEXT_PP(0)), previewed);
-    functions::prepare(previewed);
-    Portal rows = functions::open_rows(previewed, predicate);
-    functions::preview_rows(previewed, rows, limit, result);
+    cdc::Previewed previewed = {};
+    cdc::read_mapping(text_to_cstring(PG_GETARG_TEXT_PP(0)), previewed);
+    cdc::prepare(previewed);
+    Portal rows = cdc::open_rows(previewed, predicate);
+    cdc::preview_rows(previewed, rows, limit, result);
     SPI_cursor_close(rows);
     previewed.expressions.end();
     SPI_finish();

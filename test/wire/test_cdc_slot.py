@@ -1,0 +1,227 @@
+"""The replication slot: made when needed, never in the way, never silently lost."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from harness.rawmqtt import RawClient
+
+
+def slots(server):
+    return server.psql("SELECT string_agg(slot_name, ',') FROM pg_replication_slots")
+
+
+def status(server, name):
+    return server.psql(f"SELECT concat_ws(': ', status, message) FROM pgmqtt.mappings"
+                       f" WHERE name = '{name}'")
+
+
+def worker_pid(server):
+    return int(server.psql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgmqtt cdc'"))
+
+
+@pytest.fixture
+def own(new_server):
+    return new_server().start()
+
+
+def test_the_slot_comes_and_goes_with_the_mappings(own):
+    assert slots(own) == ""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    assert re.fullmatch(r"pgmqtt_\d+", slots(own))
+    own.psql("SELECT pgmqtt.alter_mapping('a', false)")
+    assert slots(own) != "" and status(own, "a") == "off"
+    own.psql("SELECT pgmqtt.add_mapping('b', 't', $$'b'$$); SELECT pgmqtt.drop_mapping('a')")
+    assert slots(own) != ""
+    own.psql("SELECT pgmqtt.drop_mapping('b')")
+    assert slots(own) == ""
+    own.psql("SELECT pgmqtt.add_mapping('b', 't', $$'b'$$)")
+    own.psql("DROP EXTENSION pgmqtt")
+    own.wait_for(lambda: slots(own) == "", "the slot is dropped", 5)
+
+
+def test_slot_creation_says_whom_it_waits_for(own):
+    """B05: an open transaction delays the slot; everybody can see which one, and anything ends it."""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int)")
+    blocker = own.connect(autocommit=False)
+    blocker.cursor().execute("INSERT INTO other VALUES (1)")
+    pid = blocker.get_backend_pid()
+
+    adder = own.connect(autocommit=True)
+    started = time.monotonic()
+    adder.cursor().execute("SET client_min_messages = notice")
+    adder.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    assert 9 < time.monotonic() - started < 12
+    said = "".join(adder.notices)
+    assert "NOTICE" in said and "WARNING" in said and f"pid {pid}" in said
+    assert status(own, "a") == \
+        f"starting: the replication slot waits for the transaction of pid {pid}"
+
+    # The worker ends at once, and the slot it was making is gone.
+    os.kill(worker_pid(own), signal.SIGTERM)
+    own.wait_for(lambda: own.psql(f"SELECT status FROM pgmqtt.mappings") == "starting", "it is back")
+    # So it does when nobody wants the slot any more.
+    own.psql("SELECT pgmqtt.drop_mapping('a')")
+    own.wait_for(lambda: slots(own) == "", "no slot is being made", 3)
+
+    # A cancel ends the waiting, not the transaction.
+    thread = threading.Timer(0.5, adder.cancel)
+    thread.start()
+    started = time.monotonic()
+    adder.cursor().execute("SELECT pgmqtt.add_mapping('b', 't', $$'b'$$)")
+    assert time.monotonic() - started < 3
+    thread.join()
+    blocker.rollback()
+    own.wait_for(lambda: status(own, "b") == "streaming", "the slot is made", 5)
+
+
+def test_a_fast_shutdown_while_the_slot_waits(own):
+    own.psql("CREATE TABLE t (id int PRIMARY KEY)")
+    blocker = own.connect(autocommit=False)
+    blocker.cursor().execute("INSERT INTO t VALUES (1)")
+    adder = own.connect(autocommit=True)
+    threading.Timer(0.3, adder.cancel).start()
+    adder.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    started = time.monotonic()
+    own.stop("fast")
+    assert time.monotonic() - started < 5
+
+
+def test_wal_level_replica_disables_mappings_only(new_server):
+    own = new_server(conf={"wal_level": "replica"}).start()
+    session = own.connect(autocommit=True)
+    session.cursor().execute("CREATE TABLE t (id int PRIMARY KEY)")
+    session.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    assert any("wal_level = logical" in notice for notice in session.notices)
+    assert status(own, "a").startswith("disabled: wal_level is replica")
+
+
+def test_a_plugin_that_is_not_listed(new_server):
+    own = new_server()
+    if "output_plugin_libraries" not in own.conf:
+        pytest.skip("this server lets any library be an output plugin")
+    own.configure(output_plugin_libraries="pgoutput")
+    own.start()
+    session = own.connect(autocommit=True)
+    session.cursor().execute("CREATE TABLE t (id int PRIMARY KEY)")
+    session.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a/' || new.id$$)")
+    assert any("output_plugin_libraries = " in notice for notice in session.notices)
+    assert "output_plugin_libraries" in status(own, "a")
+    own.configure(output_plugin_libraries="pgoutput, pgmqtt")
+    own.psql("SELECT pg_reload_conf()")
+    own.wait_for(lambda: status(own, "a") == "streaming", "the setting is enough", 12)
+
+
+def test_a_quiet_mapped_table_does_not_hold_back_wal(own):
+    """B04: the confirmed position follows what other tables write."""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE busy (v text);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    for _ in range(5):
+        own.psql("INSERT INTO busy SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
+    now = own.psql("SELECT pg_current_wal_flush_lsn()")
+    own.wait_for(lambda: own.psql(f"SELECT confirmed_flush_lsn >= '{now}' FROM pg_replication_slots")
+                 == "t", "the slot follows", 10)
+
+
+def test_stall_holds_and_goes_on(own):
+    own.psql("""CREATE TABLE t (id int PRIMARY KEY, v int);
+        SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$(10 / new.v)::text$$, on_error => 'stall')""")
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("a", 0)
+        own.psql("INSERT INTO t VALUES (1, 1), (2, 0), (3, 2)")
+        assert client.expect(3).payload == b"10"
+        own.wait_for(lambda: status(own, "a") == "stalled: division by zero", "it says so", 3)
+        client.expect_nothing_before_ping()
+        own.psql("SELECT pgmqtt.drop_mapping('a');"
+                 "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$);"
+                 "INSERT INTO t VALUES (4, 0)")
+        assert client.expect(3).payload == b"4"
+
+
+def test_a_locked_table_delays_its_changes_and_loses_none(own):
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("a", 0)
+        locker = own.connect(autocommit=False)
+        own.psql("INSERT INTO t VALUES (1)")
+        assert json.loads(client.expect(3).payload) == {"id": 1}
+        cursor = locker.cursor()
+        cursor.execute("INSERT INTO t VALUES (2); LOCK TABLE t")
+        locker.commit()
+        cursor.execute("LOCK TABLE t")
+        time.sleep(3)
+        locker.rollback()
+        assert json.loads(client.expect(3).payload) == {"id": 2}
+
+
+def resident_kb(pid):
+    with open(f"/proc/{pid}/status", encoding="utf8") as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1])
+
+
+def test_a_million_rows_in_one_transaction_are_bounded(new_server):
+    """B03: complete, in order, and the decoder's memory does not grow with the transaction."""
+    rows = 1_000_000
+    # The subscriber is slower than the decoder; its queue has to hold the difference.
+    own = new_server(conf={"pgmqtt.max_queued_messages": rows,
+                           "pgmqtt.max_queued_bytes": "1GB"}).start()
+    own.psql("CREATE TABLE t (id int PRIMARY KEY, a text, b int);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$)")
+    pid, peak, first, expected = worker_pid(own), 0, None, 1
+    with subprocess.Popen(["mosquitto_sub", "-p", str(own.mqtt_port), "-t", "a", "-q", "1",
+                           "-C", str(rows)], stdout=subprocess.PIPE) as client:
+        own.wait_for(lambda: own.psql("SELECT subscriptions FROM pgmqtt.stat_broker") == "1",
+                     "the subscription")
+        own.psql(f"INSERT INTO t SELECT i, 'row ' || i, i FROM generate_series(1, {rows}) i")
+        committed = time.monotonic()
+        for line in client.stdout:
+            first = first or time.monotonic() - committed
+            assert int(line) == expected
+            expected += 1
+            if expected % 10000 == 0:
+                peak = max(peak, resident_kb(pid))
+    took = time.monotonic() - committed
+    print(f"\nfirst after {first:.2f} s, all after {took:.1f} s, cdc worker {peak // 1024} MB resident")
+    assert expected == rows + 1
+    assert peak < 250 * 1024
+
+
+@pytest.mark.parametrize("victim", ["pgmqtt cdc", "pgmqtt broker"])
+def test_a_terminated_worker_loses_nothing(own, victim):
+    own.psql("CREATE TABLE t (id int PRIMARY KEY);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a/' || new.id$$, retain => true,"
+             " operations => '{insert}')")
+    def write():
+        connection = own.connect(autocommit=True)
+        for number in range(1, 2001):
+            connection.cursor().execute("INSERT INTO t VALUES (%s)", (number,))
+        connection.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        own.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                 f" WHERE backend_type = '{victim}'")
+        time.sleep(0.5)
+    writer.join()
+    own.wait_for(lambda: own.psql("SELECT count(*) FROM pgmqtt.retained") == "2000",
+                 "every row is retained", 30)
+
+
+def test_tables_named_like_ours_are_nobodys_mapping(own):
+    """B17: only pgmqtt.mapping counts."""
+    own.psql("CREATE SCHEMA evil; CREATE TABLE evil.mapping (LIKE pgmqtt.mapping);"
+             "CREATE TABLE pgmqtt_mapping (id int PRIMARY KEY); INSERT INTO pgmqtt_mapping VALUES (1)")
+    assert own.psql("SELECT count(*) FROM pgmqtt.mappings") == "0"
+    assert slots(own) == ""
+    with pytest.raises((RuntimeError, psycopg2.Error), match="belongs to pgmqtt"):
+        own.psql("SELECT pgmqtt.add_mapping('x', 'pgmqtt.dead_letter', $$'a'$$)")
