@@ -205,6 +205,7 @@ class Server:
         return f"host={self.directory} port={self.port} dbname={database} user={user}"
 
     def connect(self, database="postgres", user="postgres", autocommit=True):
+        """Beware: psycopg2's `with connection` opens a transaction even with autocommit."""
         import psycopg2
 
         connection = psycopg2.connect(self.dsn(database, user))

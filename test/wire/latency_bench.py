@@ -49,13 +49,13 @@ def main():
                         "the mapping streams")
         client.connect()
         client.subscribe("out", 1)
-        with server.connect() as session, session.cursor() as cursor:
-            for what, statement in (("mapping", "INSERT INTO t VALUES (%s)"),
-                                    ("publish()", "SELECT pgmqtt.publish('out', %s::text, 1)")):
-                measure(cursor, client, statement, 20)  # warm
-                after_commit, whole = measure(cursor, client, statement, count)
-                say(f"{what}, commit -> delivery", after_commit)
-                say(f"{what}, statement -> delivery", whole)
+        cursor = server.connect().cursor()
+        for what, statement in (("mapping", "INSERT INTO t VALUES (%s)"),
+                                ("publish()", "SELECT pgmqtt.publish('out', %s::text, 1)")):
+            measure(cursor, client, statement, 20)  # warm
+            after_commit, whole = measure(cursor, client, statement, count)
+            say(f"{what}, commit -> delivery", after_commit)
+            say(f"{what}, statement -> delivery", whole)
 
 
 if __name__ == "__main__":
