@@ -59,7 +59,9 @@ def test_a_missing_database_is_waited_for_quietly(new_server):
     server = new_server(conf={"pgmqtt.database": "later"}, create_extension=False).start()
     watch(QUIET_SECONDS)
     lines = [line for line in server.log_text().splitlines()
-             if re.search("pgmqtt|later|exited", line) and "client backend" not in line]
+             if re.search("pgmqtt (broker|store|sink|cdc)|later|exited", line)
+             and "client backend" not in line]
+    assert not any(line.rstrip().endswith("CONTEXT:") for line in lines), "no empty parts"
     assert len(lines) <= 4, "\n".join(lines)
     server.psql("CREATE DATABASE later")
     server.psql("CREATE EXTENSION pgmqtt", database="later")
