@@ -45,6 +45,8 @@ def main():
     with Server() as server, RawClient(server.mqtt_port) as client:
         server.psql("CREATE TABLE t (v text);"
                     "SELECT pgmqtt.add_mapping('m', 't', $$'out'$$, $$new.v$$)")
+        server.wait_for(lambda: server.psql("SELECT status FROM pgmqtt.mappings") == "streaming",
+                        "the mapping streams")
         client.connect()
         client.subscribe("out", 1)
         with server.connect() as session, session.cursor() as cursor:
