@@ -3,8 +3,8 @@
 
 namespace pgmqtt::cdc {
 
-// Of the functions that change mappings: the commit waits for the cdc worker and warns where it cannot
-// publish at all. May raise.
+// Of the functions that change mappings: the commit waits for the cdc worker and warns where it
+// cannot publish at all. May raise.
 void follow_at_commit();
 
 }  // namespace pgmqtt::cdc

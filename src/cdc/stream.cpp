@@ -234,10 +234,10 @@ bool Stream::still_wanted() {
     if (!pause_(kCreationPollMs)) return false;
     publisher_.turn();
     int pid = pg::shared()->cdc_waits_for_pid;
-    set_stream_status("starting", pid == 0
-                                      ? ""
-                                      : "the replication slot waits for the transaction of pid " +
-                                            std::to_string(pid));
+    std::string waits_for = pid == pg::kPreparedTransaction
+                                ? "a prepared transaction"
+                                : "the transaction of pid " + std::to_string(pid);
+    set_stream_status("starting", pid == 0 ? "" : "the replication slot waits for " + waits_for);
     if (pg::shared()->configuration == configuration_) return true;
     // More mappings are no reason to begin again; none at all is.
     uint64_t configuration = pg::shared()->configuration;
