@@ -5,44 +5,12 @@ namespace pgmqtt::broker {
 namespace {
 
 // Changes whenever the bytes of a record do: a worker of another build must not misread them.
-constexpr uint8_t kFormat = 1;
+constexpr uint8_t kFormat = 2;
 
 // What a record costs at least; a count that promises more records than that is a lie.
 constexpr size_t kSmallestRecord = 1;
 
-uint64_t encode_time(base::WallTime time) {
-    return static_cast<uint64_t>(time.time_since_epoch().count());
-}
-
-base::WallTime decode_time(uint64_t microseconds) {
-    return base::WallTime(std::chrono::microseconds(static_cast<int64_t>(microseconds)));
-}
-
 }  // namespace
-
-void put_message(std::string& out, const MessageView& message) {
-    base::put_prefixed16(out, message.topic);
-    base::put_prefixed32(out, message.payload);
-    base::put_u8(out, static_cast<uint8_t>(message.qos));
-    base::put_u8(out, message.retain ? 1 : 0);
-    base::put_prefixed32(out, message.properties);
-    base::put_u64(out, encode_time(message.received_at));
-    base::put_u64(out, encode_time(message.expires_at));
-}
-
-bool get_message(base::ByteReader& reader, MessageView& message) {
-    message.topic = reader.prefixed16();
-    message.payload = reader.prefixed32();
-    uint8_t qos = reader.u8();
-    uint8_t retain = reader.u8();
-    message.properties = reader.prefixed32();
-    message.received_at = decode_time(reader.u64());
-    message.expires_at = decode_time(reader.u64());
-    if (!reader.ok() || qos > 2 || retain > 1) return false;
-    message.qos = static_cast<mqtt::Qos>(qos);
-    message.retain = retain == 1;
-    return true;
-}
 
 BatchWriter::BatchWriter(BatchKind kind) : kind_(kind) {
     clear();
@@ -54,12 +22,7 @@ void BatchWriter::clear() {
 }
 
 void BatchWriter::add(const StoreRecord& record) {
-    base::put_u8(bytes_, static_cast<uint8_t>(record.kind));
-    if (record.kind == StoreKind::kUnretain) {
-        base::put_prefixed16(bytes_, record.message.topic);
-    } else {
-        put_message(bytes_, record.message);
-    }
+    put_store_record(bytes_, record);
     ++count_;
 }
 
@@ -132,17 +95,7 @@ bool BatchReader::end_record(bool record_ok) {
 
 bool BatchReader::next(StoreRecord& record) {
     if (!begin_record(BatchKind::kStore)) return false;
-    uint8_t kind = reader_.u8();
-    record.kind = static_cast<StoreKind>(kind);
-    switch (record.kind) {
-        case StoreKind::kRetain:
-            return end_record(get_message(reader_, record.message));
-        case StoreKind::kUnretain:
-            record.message = {};
-            record.message.topic = reader_.prefixed16();
-            return end_record(true);
-    }
-    return end_record(false);
+    return end_record(get_store_record(reader_, record));
 }
 
 bool BatchReader::next(SinkRecord& record) {

@@ -13,36 +13,15 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "base/time.h"
-#include "mqtt/packet.h"
+#include "broker/message_view.h"
+#include "broker/store_record.h"
+#include "mqtt/reason.h"
 
 namespace pgmqtt::broker {
 
 using base::ByteView;
 
 enum class BatchKind : uint8_t { kStore = 1, kSink, kPublish, kCompletion, kPublishDone };
-
-// An application message, as it travels between processes. Views point into the batch.
-struct MessageView {
-    ByteView topic;
-    ByteView payload;
-    mqtt::Qos qos = mqtt::Qos::k0;
-    bool retain = false;
-    ByteView properties{};  // mqtt::encode_message_properties
-    base::WallTime received_at{};
-    base::WallTime expires_at = base::WallTime::max();  // max: never
-};
-
-void put_message(std::string& out, const MessageView& message);
-bool get_message(base::ByteReader& reader, MessageView& message);
-
-// --- broker -> store: the state that must survive, one record per change, in order.
-enum class StoreKind : uint8_t { kRetain = 1, kUnretain = 2 };
-
-struct StoreRecord {
-    StoreKind kind = StoreKind::kRetain;
-    MessageView message;  // kUnretain: topic only
-};
 
 // --- broker -> sink: a message and the sinks whose filter it matched.
 struct SinkRecord {
