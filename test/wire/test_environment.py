@@ -60,6 +60,7 @@ def test_a_missing_database_is_waited_for_quietly(new_server):
     watch(QUIET_SECONDS)
     lines = [line for line in server.log_text().splitlines()
              if re.search(r"\] pgmqtt \w+ (LOG|WARNING|ERROR|FATAL|PANIC):|exited", line)]
+    assert not re.search(r"CONTEXT: *$", server.log_text(), re.M), "no entry has an empty part"
     assert len(lines) <= 4, "\n".join(lines)
     server.psql("CREATE DATABASE later")
     server.psql("CREATE EXTENSION pgmqtt", database="later")
