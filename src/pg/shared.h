@@ -77,6 +77,8 @@ struct Shared {
     std::atomic<uint64_t> sink_dead_letters;
     std::atomic<uint64_t> sink_retries;
     SinkSlot sinks[kSinkSlots];
+    // The connection to the broker up to which the store worker has written all that came.
+    std::atomic<uint32_t> store_epoch;
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 

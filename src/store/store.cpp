@@ -19,9 +19,25 @@ namespace {
 constexpr std::chrono::milliseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLastRetry{10000};
 
+// The statements look rows up by index, a few or many at a time, in tables whose size may be
+// anything by the time the plan is used: no other kind of plan is ever wanted, and none is to be
+// made anew each cycle.
+constexpr const char* kPlanning[][2] = {
+    {"plan_cache_mode", "force_generic_plan"},
+    {"enable_seqscan", "off"},
+    {"enable_hashjoin", "off"},
+    {"enable_mergejoin", "off"},
+    {"jit", "off"},
+};
+
 }  // namespace
 
-Store::Store() : link_(pg::Worker::kStore, pg::Worker::kStore) {}
+Store::Store() : link_(pg::Worker::kStore, pg::Worker::kStore) {
+    pg::value_or_throw(pg::guard([] {
+        for (const auto& [name, value] : kPlanning)
+            SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
+    }));
+}
 
 void Store::turn() {
     if (link_.connect() && link_.epoch() != epoch_) reconnect();
@@ -32,17 +48,20 @@ void Store::turn() {
         if (status)
             written();
         else
-            failed(status.error());
+            not_written(status.error());
     }
+    say_what_is_written();
     fetch_outbox();
     link_.flush();
 }
 
-// A new broker sends again what the old one was not told about. What was received from the old one is
-// written all the same: the new broker loads it, or overwrites it.
+// A broker that is still the same sends again what it was not told about. A new one loads what is
+// stored: so what was received from the old one is written first, and the new one waits for that.
 void Store::reconnect() {
     epoch_ = link_.epoch();
     last_number_ = 0;
+    resent_ = true;
+    inherited_ = !batches_.empty();
     outbox_.forget();
     outbox_delivered_ = false;
     outbox_more_ = true;
@@ -50,20 +69,30 @@ void Store::reconnect() {
 
 void Store::receive() {
     base::ByteView bytes;
-    while (link_.receive(bytes)) {
+    while (!inherited_ && link_.receive(bytes)) {
         BatchReader header(bytes);
         if (!header.ok()) continue;
         if (header.kind() == BatchKind::kPublishDone) {
             if (header.number() == publish_number_ && outbox_.under_way()) outbox_delivered_ = true;
             continue;
         }
-        if (header.kind() != BatchKind::kStore) continue;
-        batches_.emplace_back(bytes);
-        BatchReader reader(batches_.back());
-        broker::StoreRecord record;
-        while (reader.next(record)) changes_.add(record);
-        last_number_ = header.number();
+        if (header.kind() == BatchKind::kStore) take(bytes);
     }
+}
+
+void Store::take(base::ByteView batch) {
+    batches_.emplace_back(batch);
+    if (std::exchange(resent_, false)) session_changes_.may_be_repeated();
+    BatchReader reader(batches_.back());
+    broker::StoreRecord record;
+    while (reader.next(record)) {
+        if (record.kind == broker::StoreKind::kRetain ||
+            record.kind == broker::StoreKind::kUnretain)
+            retained_changes_.add(record);
+        else
+            session_changes_.add(record);
+    }
+    last_number_ = reader.number();
 }
 
 bool Store::due() const {
@@ -75,8 +104,10 @@ bool Store::due() const {
 
 pg::Status Store::write() {
     last_write_ = Clock::now();
-    return pg::transaction({.activity = "pgmqtt: storing"}, [this] {
-        retained_.apply(changes_);
+    const broker::SessionNetEffect net = session_changes_.net_effect();
+    return pg::transaction({.activity = "pgmqtt: storing"}, [this, &net] {
+        retained_.apply(retained_changes_);
+        sessions_.apply(net);
         if (outbox_delivered_) outbox_.remove_fetched();
     });
 }
@@ -85,18 +116,37 @@ void Store::written() {
     pg::Shared* shared = pg::shared();
     if (!batches_.empty()) {
         shared->store_batches.fetch_add(batches_.size(), std::memory_order_relaxed);
-        if (last_number_ != 0)
-            link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
-        batches_.clear();
-        changes_.clear();
+        if (last_number_ != 0) link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
+        forget_batches();
     }
     if (std::exchange(outbox_delivered_, false)) outbox_.forget();
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
 }
 
-// Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses publishers
-// when too much waits.
+void Store::forget_batches() {
+    batches_.clear();
+    retained_changes_.clear();
+    session_changes_.clear();
+    inherited_ = false;
+}
+
+// From here on a new broker may load: nothing of what the old one sent will be written any more.
+void Store::say_what_is_written() {
+    if (inherited_ || pg::shared()->store_epoch.exchange(epoch_) == epoch_) return;
+    pg::wake(pg::Worker::kBroker);
+}
+
+// Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses
+// publishers when too much waits. Only those of a broker that is gone are not worth another try,
+// while a new one waits for them: nobody was told that they are stored, and the same broker would
+// send them again.
+void Store::not_written(const pg::Error& error) {
+    session_changes_.may_be_repeated();  // who knows what became of a commit that was interrupted
+    if (inherited_) forget_batches();
+    failed(error);
+}
+
 void Store::failed(const pg::Error& error) {
     if (retry_delay_.count() == 0) {
         pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
@@ -109,8 +159,7 @@ void Store::failed(const pg::Error& error) {
 }
 
 bool Store::outbox_has_work() const {
-    return outbox_more_ ||
-           pg::shared()->outbox.load(std::memory_order_acquire) != outbox_seen_;
+    return outbox_more_ || pg::shared()->outbox.load(std::memory_order_acquire) != outbox_seen_;
 }
 
 void Store::fetch_outbox() {
@@ -118,8 +167,9 @@ void Store::fetch_outbox() {
     if (Clock::now() < retry_at_) return;
     outbox_seen_ = pg::shared()->outbox.load(std::memory_order_acquire);
     publishes_.clear();
-    pg::Status status = pg::transaction({.read_only = true, .activity = "pgmqtt: reading the outbox"},
-                                        [this] { outbox_more_ = outbox_.fetch(publishes_); });
+    pg::Status status =
+        pg::transaction({.read_only = true, .activity = "pgmqtt: reading the outbox"},
+                        [this] { outbox_more_ = outbox_.fetch(publishes_); });
     if (!status) {
         outbox_.forget();
         outbox_more_ = true;

@@ -15,6 +15,7 @@ extern "C" {
 #include "pg/shared.h"
 #include "sink/definition.h"
 #include "store/retained.h"
+#include "store/session_load.h"
 #include "workers/broker_settings.h"
 
 namespace pgmqtt::workers {
@@ -27,6 +28,7 @@ namespace {
 
 constexpr milliseconds kListenRetry{2000};
 constexpr milliseconds kRoutesRetry{1000};
+constexpr milliseconds kStorePatience{10000};
 // Checking a password takes milliseconds: a storm of log-ins must not starve who is connected.
 constexpr size_t kAuthenticationsPerTurn = 2;
 
@@ -63,12 +65,34 @@ BrokerLoop::~BrokerLoop() {
     for (auto& counter : shared->broker_counters) counter.store(0, std::memory_order_relaxed);
 }
 
-void BrokerLoop::start() {
+bool BrokerLoop::start(const std::function<bool()>& wait) {
+    if (!wait_for_store(wait)) return false;
+    now_ = base::read_clocks();
     pg::value_or_throw(store::load_retained(
         [this](const broker::MessageView& message) { broker_.load_retained(message, now_); }));
+    load_sessions();
     load_routes();
     pg::shared()->broker_started_at.store(GetCurrentTimestamp());
     try_listen();
+    return true;
+}
+
+// The store worker may still be writing what the broker before this one sent; who loads too early
+// would give the same numbers again.
+bool BrokerLoop::wait_for_store(const std::function<bool()>& wait) {
+    auto complain_at = std::chrono::steady_clock::now() + kStorePatience;
+    while (!store_.connect() || pg::shared()->store_epoch != store_.epoch()) {
+        if (!wait()) return false;
+        if (std::chrono::steady_clock::now() < complain_at) continue;
+        pg::log(LOG, "pgmqtt broker waits for the store worker before it listens");
+        complain_at = base::kNever;
+    }
+    store_epoch_ = store_.epoch();
+    return true;
+}
+
+void BrokerLoop::load_sessions() {
+    pg::value_or_throw(store::load_sessions([](const broker::StoreRecord&) {}));
 }
 
 void BrokerLoop::configure() {
