@@ -184,6 +184,15 @@ CREATE TABLE pgmqtt.outbox_commit (
 ALTER TABLE pgmqtt.outbox_commit REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.outbox_commit IS 'Order of the transactions that published, taken as they begin to commit';
 
+CREATE TABLE pgmqtt.command (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action      smallint NOT NULL,
+    client_id   bytea NOT NULL,
+    reason      smallint NOT NULL
+);
+ALTER TABLE pgmqtt.command REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.command IS 'Calls of pgmqtt.disconnect() (action 1) and pgmqtt.delete_session() (2) on their way to the broker';
+
 CREATE TABLE pgmqtt.dead_letter (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     source      text NOT NULL CHECK (source IN ('mapping', 'sink')),
@@ -361,6 +370,21 @@ CREATE VIEW pgmqtt.sinks AS
     FROM pgmqtt.sink s LEFT JOIN pgmqtt.sink_status() w ON w.sink_id = s.id;
 COMMENT ON VIEW pgmqtt.sinks IS 'Sinks and how they are: status is active, waiting (a transient error), error (the statement cannot run), disabled or stopped (the worker does not run)';
 GRANT SELECT ON pgmqtt.sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+-- ------------------------------------------------------------------------------------------------
+-- Steering.
+
+CREATE FUNCTION pgmqtt.disconnect(client_id text, reason int DEFAULT 152) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_disconnect';
+COMMENT ON FUNCTION pgmqtt.disconnect(text, int) IS 'Closes the connection of a client when this transaction commits; an MQTT 5.0 client is told the reason. Its session stays as if the connection had been lost';
+REVOKE ALL ON FUNCTION pgmqtt.disconnect(text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.disconnect(text, int) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.delete_session(client_id text) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_delete_session';
+COMMENT ON FUNCTION pgmqtt.delete_session(text) IS 'Ends the session of a client, connected or not, with its subscriptions and queue, when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.delete_session(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.delete_session(text) TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
 -- Watching.

@@ -56,6 +56,8 @@ struct Shared {
     std::atomic<uint64_t> configuration;
     // Grows at the commit of a transaction that called publish().
     std::atomic<uint64_t> outbox;
+    // Grows at the commit of a transaction that asked something of the broker.
+    std::atomic<uint64_t> commands;
     // Grows when a transaction that may have touched a mapped table commits.
     std::atomic<uint64_t> changes;
     WatchedRelations watched;
@@ -108,7 +110,7 @@ void wake_all();
 
 // Counts events of this transaction that the workers must hear of at its commit, and wakes them
 // then. A rolled back subtransaction costs a false alarm at most. See events.cpp.
-enum class Event : int { kConfiguration, kOutbox, kChanges };
+enum class Event : int { kConfiguration, kOutbox, kChanges, kCommand };
 void at_commit(Event event);
 
 // Of the cdc worker: from now on a commit that wrote to one of these (in this database) counts as

@@ -32,7 +32,10 @@ constexpr const char* kPlanning[][2] = {
 
 }  // namespace
 
-Store::Store() : link_(pg::Worker::kStore, pg::Worker::kStore) {
+Store::Store()
+    : link_(pg::Worker::kStore, pg::Worker::kStore),
+      outbox_(BatchKind::kPublish, pg::shared()->outbox, "pgmqtt: reading the outbox"),
+      commands_(BatchKind::kCommand, pg::shared()->commands, "pgmqtt: reading commands") {
     pg::value_or_throw(pg::guard([] {
         for (const auto& [name, value] : kPlanning)
             SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
@@ -51,7 +54,8 @@ void Store::turn() {
             not_written(status.error());
     }
     say_what_is_written();
-    fetch_outbox();
+    fetch(outbox_);
+    fetch(commands_);
     link_.flush();
 }
 
@@ -62,9 +66,8 @@ void Store::reconnect() {
     last_number_ = 0;
     resent_ = true;
     inherited_ = !batches_.empty();
-    outbox_.forget();
-    outbox_delivered_ = false;
-    outbox_more_ = true;
+    outbox_.reconnected(epoch_);
+    commands_.reconnected(epoch_);
 }
 
 void Store::receive() {
@@ -72,11 +75,19 @@ void Store::receive() {
     while (!inherited_ && link_.receive(bytes)) {
         BatchReader header(bytes);
         if (!header.ok()) continue;
-        if (header.kind() == BatchKind::kPublishDone) {
-            if (header.number() == publish_number_ && outbox_.under_way()) outbox_delivered_ = true;
-            continue;
+        switch (header.kind()) {
+            case BatchKind::kStore:
+                take(bytes);
+                break;
+            case BatchKind::kPublishDone:
+                outbox_.done(header.number());
+                break;
+            case BatchKind::kCommandDone:
+                commands_.done(header.number());
+                break;
+            default:
+                break;
         }
-        if (header.kind() == BatchKind::kStore) take(bytes);
     }
 }
 
@@ -96,7 +107,7 @@ void Store::take(base::ByteView batch) {
 }
 
 bool Store::due() const {
-    if (batches_.empty() && !outbox_delivered_) return false;
+    if (batches_.empty() && !outbox_.delivered() && !commands_.delivered()) return false;
     Clock::time_point now = Clock::now();
     // Idle: at once. Under load: at most one storing transaction per tick, since each burns an xid.
     return now >= retry_at_ && now >= last_write_ + std::chrono::milliseconds(pg::settings.tick);
@@ -108,7 +119,8 @@ pg::Status Store::write() {
     return pg::transaction({.activity = "pgmqtt: storing"}, [this, &net] {
         retained_.apply(retained_changes_);
         sessions_.apply(net);
-        if (outbox_delivered_) outbox_.remove_fetched();
+        outbox_.remove();
+        commands_.remove();
     });
 }
 
@@ -119,7 +131,8 @@ void Store::written() {
         if (last_number_ != 0) link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
         forget_batches();
     }
-    if (std::exchange(outbox_delivered_, false)) outbox_.forget();
+    outbox_.removed();
+    commands_.removed();
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
 }
@@ -158,36 +171,18 @@ void Store::failed(const pg::Error& error) {
     retry_at_ = Clock::now() + retry_delay_;
 }
 
-bool Store::outbox_has_work() const {
-    return outbox_more_ || pg::shared()->outbox.load(std::memory_order_acquire) != outbox_seen_;
-}
-
-void Store::fetch_outbox() {
-    if (!link_.connected() || outbox_.under_way() || !outbox_has_work()) return;
-    if (Clock::now() < retry_at_) return;
-    outbox_seen_ = pg::shared()->outbox.load(std::memory_order_acquire);
-    publishes_.clear();
-    pg::Status status =
-        pg::transaction({.read_only = true, .activity = "pgmqtt: reading the outbox"},
-                        [this] { outbox_more_ = outbox_.fetch(publishes_); });
-    if (!status) {
-        outbox_.forget();
-        outbox_more_ = true;
-        failed(status.error());
-        return;
-    }
-    if (!outbox_.under_way()) return;
-    if (publishes_.empty())
-        outbox_delivered_ = true;  // only lonely commit rows: nothing to wait for
-    else
-        link_.send(publishes_.finish(++publish_number_));
+template <class Table>
+void Store::fetch(Handover<Table>& handover) {
+    if (!link_.connected() || !handover.has_work() || Clock::now() < retry_at_) return;
+    pg::Status status = handover.fetch(link_);
+    if (!status) failed(status.error());
 }
 
 long Store::timeout_ms() const {
     Clock::time_point when = Clock::time_point::max();
-    if (!batches_.empty() || outbox_delivered_)
+    if (!batches_.empty() || outbox_.delivered() || commands_.delivered())
         when = std::max(retry_at_, last_write_ + std::chrono::milliseconds(pg::settings.tick));
-    else if (link_.connected() && !outbox_.under_way() && outbox_has_work())
+    else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
         when = retry_at_;
     if (when == Clock::time_point::max()) return -1;
     auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count();

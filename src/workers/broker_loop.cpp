@@ -92,7 +92,9 @@ bool BrokerLoop::wait_for_store(const std::function<bool()>& wait) {
 }
 
 void BrokerLoop::load_sessions() {
-    pg::value_or_throw(store::load_sessions([](const broker::StoreRecord&) {}));
+    pg::value_or_throw(store::load_sessions(
+        [this](const broker::StoreRecord& record) { broker_.load(record, now_); }));
+    broker_.loaded(now_);
 }
 
 void BrokerLoop::configure() {
@@ -175,7 +177,20 @@ void BrokerLoop::receive_store() {
             broker_.store_done(batch.number(), now_);
         else if (batch.kind() == BatchKind::kPublish)
             broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
+        else if (batch.kind() == BatchKind::kCommand)
+            carry_out(batch);
     }
+}
+
+void BrokerLoop::carry_out(BatchReader& commands) {
+    broker::CommandRecord command;
+    while (commands.next(command)) {
+        if (command.action == broker::CommandAction::kDisconnect)
+            broker_.disconnect_client(command.client_id, command.reason, now_);
+        else
+            broker_.delete_session(command.client_id, now_);
+    }
+    commands_done_.push_back(commands.number());
 }
 
 void BrokerLoop::receive_sink() {
@@ -216,6 +231,9 @@ void BrokerLoop::carry_out_turn() {
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));
     for (uint64_t number : turn.outbox_done)
         store_.send(broker::batch_done(BatchKind::kPublishDone, number));
+    for (uint64_t number : commands_done_)
+        store_.send(broker::batch_done(BatchKind::kCommandDone, number));
+    commands_done_.clear();
     for (base::ConnectionId id : turn.dirty) server_.flush(id, *this);
     for (const broker::CloseRequest& request : turn.close) {
         if (!request.reason.empty() && pg::settings.log_connections)

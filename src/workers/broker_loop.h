@@ -56,6 +56,7 @@ class BrokerLoop final : private net::Handler {
     void try_listen();
     void receive_from_workers();
     void receive_store();
+    void carry_out(broker::BatchReader& commands);
     void receive_sink();
     void receive_cdc();
     void authenticate_some();
@@ -68,6 +69,8 @@ class BrokerLoop final : private net::Handler {
     pg::Link store_;
     pg::Link sink_;
     pg::Link cdc_;
+    std::vector<uint64_t>
+        commands_done_;  // numbers of batches, to be sent behind what came of them
     uint32_t store_epoch_ = 0;
     uint32_t sink_epoch_ = 0;
     uint32_t cdc_epoch_ = 0;
