@@ -85,6 +85,7 @@ struct Shared {
     std::atomic<uint64_t> store_records;
 
     std::atomic<bool> broker_listening;
+    std::atomic<bool> broker_leaving;  // says goodbye to its clients
     std::atomic<int64_t> broker_started_at;  // TimestampTz
     std::atomic<bool> database_missing;      // a worker could not connect: be quiet about it
     std::atomic<bool> database_connected;    // a worker could: the others need not wait

@@ -62,6 +62,7 @@ BrokerLoop::BrokerLoop()
 BrokerLoop::~BrokerLoop() {
     pg::Shared* shared = pg::shared();
     shared->broker_listening.store(false);
+    shared->broker_leaving.store(false);
     for (auto& counter : shared->broker_counters) counter.store(0, std::memory_order_relaxed);
 }
 
@@ -173,12 +174,20 @@ void BrokerLoop::receive_store() {
     while (store_.receive(bytes)) {
         BatchReader batch(bytes);
         if (!batch.ok()) continue;
-        if (batch.kind() == BatchKind::kCompletion)
-            broker_.store_done(batch.number(), now_);
-        else if (batch.kind() == BatchKind::kPublish)
-            broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
-        else if (batch.kind() == BatchKind::kCommand)
-            carry_out(batch);
+        switch (batch.kind()) {
+            case BatchKind::kCompletion:
+                store_done_ = batch.number();
+                broker_.store_done(store_done_, now_);
+                break;
+            case BatchKind::kPublish:
+                broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
+                break;
+            case BatchKind::kCommand:
+                carry_out(batch);
+                break;
+            default:
+                break;
+        }
     }
 }
 
@@ -225,7 +234,10 @@ void BrokerLoop::authenticate_some() {
 void BrokerLoop::carry_out_turn() {
     broker::Turn& turn = broker_.turn();
     for (auto& request : turn.authenticate) authentications_.push_back(std::move(request));
-    if (!turn.store.empty()) store_.send(turn.store.finish(broker_.store_batch()));
+    if (!turn.store.empty()) {
+        store_sent_ = broker_.store_batch();
+        store_.send(turn.store.finish(store_sent_));
+    }
     if (!turn.sink.empty()) sink_.send(turn.sink.finish(broker_.sink_batch()));
     for (uint64_t number : turn.publishes_done)
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));
@@ -279,6 +291,7 @@ void BrokerLoop::shut_down(pg::WaitSet& wait) {
     auto deadline = std::chrono::steady_clock::now() + milliseconds(pg::settings.shutdown_timeout);
     server_.stop_listening();
     pg::shared()->broker_listening.store(false);
+    pg::shared()->broker_leaving.store(true);
     now_ = base::read_clocks();
     // First what was received is stored and acknowledged, then everybody is told to go.
     while (!queues_are_empty() && std::chrono::steady_clock::now() < deadline) {
@@ -289,11 +302,16 @@ void BrokerLoop::shut_down(pg::WaitSet& wait) {
     }
     broker_.shut_down(now_);
     carry_out_turn();
-    while (server_.connections() > 0 && std::chrono::steady_clock::now() < deadline) {
+    // Sessions and wills are stored as they are now, if there is still somebody to do it.
+    auto unfinished = [this] {
+        return server_.connections() > 0 || (!everything_is_stored() && store_.connected());
+    };
+    while (unfinished() && std::chrono::steady_clock::now() < deadline) {
         now_ = base::read_clocks();
+        receive_from_workers();
         server_.turn(*this);
         carry_out_turn();
-        if (server_.connections() > 0) wait.wait(10, PG_WAIT_EXTENSION);
+        if (unfinished()) wait.wait(10, PG_WAIT_EXTENSION);
     }
 }
 

@@ -63,14 +63,17 @@ class BrokerLoop final : private net::Handler {
     void carry_out_turn();
     void publish_counters();
     bool queues_are_empty() const;
+    bool everything_is_stored() const { return store_done_ >= store_sent_; }
 
     broker::Broker broker_;
     net::Server server_;
     pg::Link store_;
     pg::Link sink_;
     pg::Link cdc_;
-    std::vector<uint64_t>
-        commands_done_;  // numbers of batches, to be sent behind what came of them
+    // Numbers of batches, to be sent behind what came of them.
+    std::vector<uint64_t> commands_done_;
+    uint64_t store_sent_ = 0;  // number of the last batch
+    uint64_t store_done_ = 0;
     uint32_t store_epoch_ = 0;
     uint32_t sink_epoch_ = 0;
     uint32_t cdc_epoch_ = 0;
