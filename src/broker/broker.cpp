@@ -58,6 +58,9 @@ void Broker::sink_done(const CompletionRecord& completion, Now now) {
 void Broker::publish(PublishSource source, uint64_t batch, BatchReader& records, Now now) {
     state_->publish(source, batch, records, now);
 }
+bool Broker::takes_publishes() const {
+    return state_->takes_publishes();
+}
 void Broker::resend_store() {
     state_->pending_.resend_store(state_->turn_.store);
 }
@@ -153,13 +156,17 @@ void Broker::State::disconnected(ConnectionId id, Now now) {
         ++counters_.connections_lost;
         end_session(*c, true);
     }
+    output_bytes_ -= c->output_counted;
     connections_[id.slot].reset();
     settle(now);
 }
 
 void Broker::State::drained(ConnectionId id, Now now) {
     Connection* c = find(id);
-    if (c == nullptr || c->phase != Phase::kConnected) return;
+    if (c == nullptr) return;
+    count_output(*c);
+    c->behind = !c->outbox.empty();
+    if (c->phase != Phase::kConnected) return;
     if (c->outbox.size() <= config_.client_buffer) resume(*c, kPausedForOutput);
     pump(*c->session, now);
     settle(now);
@@ -186,7 +193,7 @@ void Broker::State::shut_down(Now now) {
 void Broker::State::end_turn() {
     pending_.end_turn(turn_.store, turn_.sink);
     for (ConnectionId id : turn_.dirty) {
-        if (Connection* c = find(id)) c->dirty = false;
+        if (Connection* c = find(id)) note_sent(*c);
     }
     turn_.clear();
 }

@@ -31,6 +31,7 @@ enum PauseReason : uint8_t {
     kPausedForAcknowledgements = 2,  // 3.x publishers know no Receive Maximum
     kPausedForPending = 4,           // max_pending_bytes
     kPausedForOutput = 8,            // asks for answers and does not read them
+    kPausedForMemory = 16,           // max_memory
 };
 
 // A PUBACK that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2].
@@ -47,9 +48,11 @@ struct Connection {
     Phase phase = Phase::kAwaitingConnect;
     mqtt::Version version = mqtt::Version::k311;
     base::Outbox outbox;
-    bool dirty = false;   // is in Turn::dirty
-    bool doomed = false;  // will be disconnected at the end of this input: queue_policy
-    uint8_t paused = 0;   // PauseReason bits
+    bool dirty = false;         // is in Turn::dirty
+    bool doomed = false;        // will be disconnected at the end of this input: queue_policy
+    uint8_t paused = 0;         // PauseReason bits
+    bool behind = false;        // the transport did not take all of the outbox
+    size_t output_counted = 0;  // its share of State::output_bytes_
 
     std::string connect_packet;  // while kAuthenticating; decoded again then
     Session* session = nullptr;  // while kConnected

@@ -15,7 +15,7 @@ void Broker::State::deliver(const Target& target) {
     bool retain = target.retain_as_published && route_.retain;  // [MQTT-3.3.1-12] [MQTT-3.3.1-13]
 
     if (must_queue(session, qos)) return enqueue(session, target, qos, retain);
-    if (qos == Qos::k0 && c.outbox.size() > config_.client_buffer) {
+    if (qos == Qos::k0 && (c.outbox.size() > config_.client_buffer || is_behind(c))) {
         ++counters_.dropped_slow_qos0;
         return;
     }
@@ -29,7 +29,7 @@ bool Broker::State::must_queue(const Session& session, Qos qos) const {
     if (qos == Qos::k0) return false;
     const Connection& c = *session.connection;
     return !session.queue.empty() || session.window.full(window_limit(c)) ||
-           c.outbox.size() > config_.client_buffer;
+           c.outbox.size() > output_limit();
 }
 
 size_t Broker::State::window_limit(const Connection& c) const {
@@ -115,9 +115,19 @@ void Broker::State::enqueue(Session& session, const Target& target, Qos qos, boo
     counters_.queued_bytes += bytes;
 }
 
-bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {
     return session.queue.size() < config_.max_queued_messages &&
            session.queued_bytes + bytes <= config_.max_queued_bytes;
+}
+
+// When memory is scarce a long queue is full, whatever its own limits. A short one may be of a
+// client that is only slow for a moment.
+bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+    constexpr size_t kShortQueue = 16;
+    if (!within_queue_limits(session, bytes)) return false;
+    Pressure now = pressure();
+    return now == Pressure::kNone ||
+           (now == Pressure::kCrowded && session.queue.size() < kShortQueue);
 }
 
 // False when the message is dropped.
@@ -128,11 +138,17 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
         return false;
     }
     if (config_.queue_policy == QueuePolicy::kDropOldest && bytes <= config_.max_queued_bytes) {
-        while (!fits_queue(session, bytes) && !session.queue.empty()) {
+        // Not more than the new one needs: others, too, keep memory scarce.
+        uint64_t before = session.queued_bytes;
+        size_t count = session.queue.size();
+        while (!session.queue.empty() &&
+               (!within_queue_limits(session, bytes) || session.queue.size() == count ||
+                before - session.queued_bytes < bytes)) {
+            if (fits_queue(session, bytes)) return true;
             pop_queue(session);
             ++counters_.dropped_queue_full;
         }
-        if (fits_queue(session, bytes)) return true;
+        if (within_queue_limits(session, bytes) && pressure() != Pressure::kFull) return true;
     }
     ++counters_.dropped_queue_full;
     if (config_.queue_policy == QueuePolicy::kDisconnect) {

@@ -15,7 +15,7 @@ void Broker::State::pump(Session& session, Now now) {
 
 bool Broker::State::can_send(Session& session, Qos qos) {
     const Connection& c = *session.connection;
-    if (c.doomed || c.outbox.size() > config_.client_buffer) return false;
+    if (c.doomed || c.outbox.size() > output_limit()) return false;
     return qos == Qos::k0 || !session.window.full(window_limit(c));
 }
 

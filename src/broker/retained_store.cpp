@@ -47,6 +47,7 @@ void RetainedStore::set(MessagePtr message) {
     message->retained_number = ++last_number_;
     ++count_;
     bytes_ += cost(*message);
+    charged_ += message->charged();
     if (message->expires != base::kNever) {
         expiries_.push_back({message->expires, message});
         std::push_heap(expiries_.begin(), expiries_.end(), std::greater<>());
@@ -59,6 +60,7 @@ void RetainedStore::forget(Tree::NodeId node) {
     if (!message) return;
     --count_;
     bytes_ -= cost(*message);
+    charged_ -= message->charged();
     message->superseded = true;
     message.reset();
 }

@@ -39,6 +39,8 @@ class RetainedStore {
 
     uint64_t count() const { return count_; }
     uint64_t bytes() const { return bytes_; }
+    // What of Message::charge() is of messages in here.
+    uint64_t charged() const { return charged_; }
 
    private:
     struct Node {
@@ -66,6 +68,7 @@ class RetainedStore {
     uint64_t last_number_ = 0;
     uint64_t count_ = 0;
     uint64_t bytes_ = 0;
+    uint64_t charged_ = 0;
     std::vector<Expiry> expiries_;  // a heap, earliest first
 };
 

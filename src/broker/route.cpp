@@ -151,6 +151,7 @@ const MessagePtr& Broker::State::route_message() {
         message->received_at = route_.received_at;
         message->expires_at = route_.expires_at;
         message->expires = route_.expires;
+        message->charge(message_bytes_);
         route_.message = std::move(message);
     }
     return route_.message;

@@ -17,6 +17,7 @@ void Broker::State::load_retained(const MessageView& stored, Now now) {
     message->received_at = stored.received_at;
     message->expires_at = stored.expires_at;
     message->expires = monotonic_expiry(stored.expires_at, now);
+    message->charge(message_bytes_);
     // Limits hold for what is new; the table is not thinned out by a restart. What expired
     // meanwhile goes at the first tick, from the table as well.
     retained_.set(std::move(message));
@@ -36,6 +37,7 @@ void Broker::State::publish(PublishSource source, uint64_t batch, BatchReader& r
     if (!records.ok()) {
         turn_.log.push_back({LogLine::Level::kWarning, "batch of publishes is malformed"});
     }
+    sql_may_publish_ = false;
     report_sql_batches();
     settle(now);
 }

@@ -49,6 +49,7 @@ class Broker::State {
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
+    bool takes_publishes() const;
 
     // --- finish.cpp: what workers did
     void store_done(uint64_t batch, Now now);
@@ -124,6 +125,7 @@ class Broker::State {
     const Variant& variant(Version version, Qos qos, bool retain);
     void encode_variant(Variant& variant, Version version);
     void enqueue(Session& session, const Target& target, Qos qos, bool retain);
+    bool within_queue_limits(const Session& session, size_t bytes) const;
     bool fits_queue(const Session& session, size_t bytes) const;
     bool make_room(Session& session, Qos qos, size_t bytes);
     void pop_queue(Session& session);
@@ -178,12 +180,25 @@ class Broker::State {
     void pause(Connection& c, PauseReason reason);
     void resume(Connection& c, PauseReason reason);
 
+    // --- memory.cpp: max_memory
+    enum class Pressure : uint8_t { kNone, kCrowded, kFull };
+    uint64_t memory_used() const;
+    Pressure pressure() const;
+    bool is_behind(const Connection& c) const;
+    size_t output_limit() const;
+    void count_output(Connection& c);
+    void note_sent(Connection& c);
+    base::MonoTime next_relief() const;
+    void relieve_memory(Now now);
+
     // --- timers.cpp
     void arm(Connection& c);
     static base::MonoTime due(const Connection& c);
     void time_out(Connection& c);
 
     uint64_t seed_;
+    uint64_t message_bytes_ = 0;  // of all messages alive, which end before it
+    uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
     Counters counters_;
     bool shutting_down_ = false;
 
@@ -208,6 +223,10 @@ class Broker::State {
     Fifo<OwnedWill> wills_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
+    Fifo<ConnectionId> paused_for_memory_;
+    base::MonoTime throttled_until_{};   // then some of them may publish a message
+    bool sql_may_publish_ = true;        // one batch, though memory is full
+    std::vector<ConnectionId> to_pump_;  // the transport was faster than client_buffer
 
     // Scratch, reused.
     mqtt::Publish publish_;   // being decoded

@@ -7,7 +7,7 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min(timers_.next(), retained_.next_expiry());
+    return std::min({timers_.next(), retained_.next_expiry(), next_relief()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -38,7 +38,8 @@ void Broker::State::tick(Now now) {
         if (c == nullptr || c->armed != entry.at) continue;  // gone, or armed anew since
         c->armed = base::kNever;
         // Whom we do not read we cannot call silent.
-        constexpr uint8_t kOurFault = kPausedForAcknowledgements | kPausedForPending;
+        constexpr uint8_t kOurFault =
+            kPausedForAcknowledgements | kPausedForPending | kPausedForMemory;
         if ((c->paused & kOurFault) != 0) c->last_input = now.mono;
         if (due(*c) <= now.mono) {
             time_out(*c);
@@ -55,6 +56,7 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    relieve_memory(now);
     settle(now);
 }
 

@@ -18,6 +18,7 @@ void Broker::State::keep_will(Connection& c, const mqtt::Will& will, Now now) {
     if (c.version == Version::k5) {
         mqtt::encode_message_properties(will.properties, message->properties);
     }
+    message->charge(message_bytes_);
     c.will = std::move(message);
 }
 

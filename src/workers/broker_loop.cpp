@@ -214,7 +214,7 @@ void BrokerLoop::receive_sink() {
 
 void BrokerLoop::receive_cdc() {
     base::ByteView bytes;
-    while (cdc_.receive(bytes)) {
+    while (broker_.takes_publishes() && cdc_.receive(bytes)) {
         BatchReader batch(bytes);
         if (batch.ok() && batch.kind() == BatchKind::kPublish)
             broker_.publish(broker::PublishSource::kCdc, batch.number(), batch, now_);
