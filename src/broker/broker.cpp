@@ -19,6 +19,8 @@ void Broker::set_sinks(std::vector<SinkRoute> sinks) {
 void Broker::load_retained(const MessageView& message, Now now) {
     state_->load_retained(message, now);
 }
+void Broker::load(const StoreRecord&, Now) {}
+void Broker::loaded(Now) {}
 
 void Broker::accepted(ConnectionId connection, Peer peer, Now now) {
     state_->accepted(connection, std::move(peer), now);
@@ -71,6 +73,12 @@ base::MonoTime Broker::next_timer() const {
 }
 void Broker::tick(Now now) {
     state_->tick(now);
+}
+bool Broker::disconnect_client(ByteView, ReasonCode, Now) {
+    return false;
+}
+bool Broker::delete_session(ByteView, Now) {
+    return false;
 }
 void Broker::shut_down(Now now) {
     state_->shut_down(now);
