@@ -84,6 +84,7 @@ def test_a_client_without_aliases_gets_none(connected, topic, properties):
         assert packet.topic and "topic_alias" not in packet.properties
 
 
+@pytest.mark.stricter
 @pytest.mark.parametrize("maximum", [1, 3, 65535])
 def test_aliases_to_a_client_keep_to_its_maximum(connected, topic, maximum):
     client, publisher = connected(5, properties={"topic_alias_maximum": maximum}), connected()
@@ -93,6 +94,7 @@ def test_aliases_to_a_client_keep_to_its_maximum(connected, topic, maximum):
         publisher.publish(name, "x", 1)
     aliases = Aliases(maximum)
     assert [aliases.topic(packet) for packet in client.messages(40)] == names
+    assert aliases.topics, "there were some"
 
 
 def test_aliases_begin_anew_with_a_connection(connected, lasting, topic, client_id):

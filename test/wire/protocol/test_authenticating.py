@@ -24,6 +24,32 @@ def test_an_unknown_method_is_refused(connected, raw, topic):
 
 
 @pytest.mark.stricter
+def test_a_refusal_tells_no_session_and_fits_the_client(lasting, raw, client_id):
+    """Though there is a session, and much could be said."""
+    lasting(5, client_id).leave()
+    client = raw(5)
+    client.send(frame(CONNECT, 0, connect_body(client_id, 5, clean=False, properties={
+        **NO_SUCH_METHOD, "maximum_packet_size": 30})))
+    packets = client.expect_closed()
+    assert [one.type for one in packets] == [CONNACK]
+    assert packets[0].code >= 0x80 and not packets[0].session_present
+    assert len(packets[0].body) + 2 <= 30
+    assert lasting(5, client_id).connack.session_present
+
+
+@pytest.mark.stricter
+def test_a_3_1_1_refusal_tells_no_session(lasting, raw, client_id):
+    lasting(4, client_id).leave()
+    client = raw(4)
+    client.send(frame(CONNECT, 0, connect_body(client_id, 4, clean=False, username="no such role",
+                                               password="x")))
+    packets = client.expect_closed()
+    assert [(one.type, one.session_present) for one in packets] == [(CONNACK, False)]
+    assert packets[0].code in (4, 5)
+    assert lasting(4, client_id).connack.session_present
+
+
+@pytest.mark.stricter
 def test_data_without_a_method_is_a_protocol_error(raw):
     client = raw(5)
     client.send(frame(CONNECT, 0, connect_body("", 5, properties={"authentication_data": b"x"})))
