@@ -113,6 +113,7 @@ void Broker::State::enqueue(Session& session, const Target& target, Qos qos, boo
     if (qos == Qos::k0) ++session.queued_qos0;
     ++counters_.queued;
     counters_.queued_bytes += bytes;
+    note_queued(session);
 }
 
 bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {

@@ -70,7 +70,7 @@ void Broker::State::note_sent(Connection& c) {
 }
 
 bool Broker::State::takes_publishes() const {
-    return sql_may_publish_ || pressure() != Pressure::kFull;
+    return congested_.empty() && (sql_may_publish_ || pressure() != Pressure::kFull);
 }
 
 base::MonoTime Broker::State::next_relief() const {

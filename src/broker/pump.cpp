@@ -9,8 +9,9 @@
 namespace pgmqtt::broker {
 
 void Broker::State::pump(Session& session, Now now) {
-    while (pump_retained(session, now) || pump_queue(session, now)) {
-    }
+    bool took = false;
+    while (pump_retained(session, now) || pump_queue(session, now)) took = true;
+    if (took) note_taken(session, now);
 }
 
 bool Broker::State::can_send(Session& session, Qos qos) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/time.h"
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
 #include "broker/message.h"
@@ -59,6 +60,11 @@ struct Session {
     // QoS 0 has its place in the queue only behind retained messages, to keep the order.
     size_t queued_qos0 = 0;
     Fifo<RetainedRun> retained;
+
+    // See congestion.cpp.
+    bool congested = false;  // is in State::congested_
+    bool stuck = false;      // took nothing for long: nobody waits for it
+    base::MonoTime took_at{};
 
     RouteMark mark;
 };
