@@ -56,6 +56,7 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    pump_waiting(now);
     relieve_memory(now);
     settle(now);
 }
