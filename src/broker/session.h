@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
 #include "broker/message.h"
+#include "broker/retained_store.h"
 #include "broker/subscription_tree.h"
 
 namespace pgmqtt::broker {
@@ -27,16 +29,15 @@ struct Delivery {
     std::vector<uint32_t> identifiers;
 };
 
-// Retained messages that a new subscription still has to be sent. Only the first of a session's
-// filters is looked up at a time, so that many filters on many topics do not multiply in memory.
+// Retained messages that a new subscription still has to be sent. They are looked for as the client
+// takes them: nothing of them is kept here but where the search stands.
 struct RetainedRun {
     std::string filter;
     mqtt::Qos qos = mqtt::Qos::k0;
     uint32_t identifier = 0;
     uint64_t since = 0;  // what was retained later the subscription got as it was published
-    bool looked_up = false;
-    std::vector<MessagePtr> messages;
-    size_t next = 0;
+    std::optional<RetainedCursor> cursor;
+    MessagePtr next;
 };
 
 // Where a publish met this subscriber while it is routed: see route.cpp.

@@ -57,6 +57,7 @@ void Broker::State::tick(Now now) {
     }
     expired_.clear();
     give_up_on_stuck(now);
+    pump_waiting(now);
     relieve_memory(now);
     settle(now);
 }
