@@ -103,9 +103,9 @@ uint64_t Broker::sink_batch() const {
 Broker::State::State(const Config& config, uint64_t seed)
     : config_(config),
       seed_(seed),
+      retained_(seed),
       sessions_(0, base::SeededBytesHash{seed}),
-      subscriptions_(seed),
-      retained_(seed) {}
+      subscriptions_(seed) {}
 
 Connection* Broker::State::find(ConnectionId id) {
     if (id.slot >= connections_.size()) return nullptr;
@@ -195,6 +195,7 @@ void Broker::State::end_turn() {
     for (ConnectionId id : turn_.dirty) {
         if (Connection* c = find(id)) note_sent(*c);
     }
+    search_budget_ = kSearchSteps;
     turn_.clear();
 }
 

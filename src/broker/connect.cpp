@@ -205,6 +205,7 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
         c.session_expiry_interval = asked.session_expiry_interval.value_or(0);
         c.problem_information = asked.request_problem_information.value_or(1) != 0;
         c.alias_maximum = config_.topic_alias_maximum;
+        c.outgoing_aliases.allow(asked.topic_alias_maximum.value_or(0));
 
         mqtt::Properties& told = connack.properties;
         if (c.session_expiry_interval > 0) told.session_expiry_interval = 0;
@@ -212,7 +213,6 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
         told.maximum_qos = 1;
         told.maximum_packet_size = std::min(c.packet_size_limit, mqtt::kMaxRemainingLength);
         if (c.alias_maximum > 0) told.topic_alias_maximum = c.alias_maximum;
-        told.shared_subscription_available = 0;
         // 0 asks for no keep alive, which is more than any limit.
         bool above = keep_alive > config_.max_keep_alive ||
                      (keep_alive == 0 && config_.max_keep_alive < 65535);

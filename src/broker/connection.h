@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "broker/fifo.h"
 #include "broker/message.h"
+#include "broker/outgoing_aliases.h"
 #include "broker/turn.h"
 #include "mqtt/packet.h"
 
@@ -51,6 +52,7 @@ struct Connection {
     bool dirty = false;         // is in Turn::dirty
     bool doomed = false;        // will be disconnected at the end of this input: queue_policy
     uint8_t paused = 0;         // PauseReason bits
+    bool pumps_later = false;   // is in State::to_pump_
     bool behind = false;        // the transport did not take all of the outbox
     size_t output_counted = 0;  // its share of State::output_bytes_
 
@@ -70,6 +72,7 @@ struct Connection {
     uint32_t packet_size_limit = 0;
 
     std::vector<std::string> aliases;  // from the client; index is the alias
+    OutgoingAliases outgoing_aliases;
 
     Fifo<OwedPuback> owed;
     uint64_t first_owed = 0;  // number of owed.front()

@@ -37,42 +37,64 @@ size_t Broker::State::window_limit(const Connection& c) const {
 }
 
 void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool retain) {
-    const Variant* encoded;
     mqtt::Publish& publish = *route_.publish;
-    if (target.identifiers == kNoLink || c.version != Version::k5) {
-        encoded = &variant(c.version, qos, retain);
-    } else {
-        publish.qos = qos;
-        publish.retain = retain;
-        publish.properties.subscription_identifiers.clear();
-        for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
-            publish.properties.subscription_identifiers.push_back(route_.links[link].identifier);
-        }
-        encode_variant(route_.odd, c.version);
-        publish.properties.subscription_identifiers.clear();
-        encoded = &route_.odd;
-    }
+    OutgoingAliases::Choice alias = choose_alias(c);
+    bool has_identifiers = target.identifiers != kNoLink && c.version == Version::k5;
+    const Variant& encoded = has_identifiers || alias.alias != 0
+                                 ? odd_variant(c, target, qos, retain, alias)
+                                 : variant(c.version, qos, retain);
     bool shared = publish.payload.size() >= Route::kSharedPayload;
-    size_t size = encoded->bytes.size() + (shared ? publish.payload.size() : 0);
+    size_t size = encoded.bytes.size() + (shared ? publish.payload.size() : 0);
     if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
         ++counters_.dropped_too_large;
         return;
     }
     std::string& tail = c.outbox.tail();
     size_t start = tail.size();
-    tail.append(encoded->bytes);
+    tail.append(encoded.bytes);
     if (qos == Qos::k1) {
         uint16_t id = target.session->window.start();
         ++counters_.inflight;
-        tail[start + encoded->identifier_at] = static_cast<char>(id >> 8);
-        tail[start + encoded->identifier_at + 1] = static_cast<char>(id & 0xFF);
+        tail[start + encoded.identifier_at] = static_cast<char>(id >> 8);
+        tail[start + encoded.identifier_at + 1] = static_cast<char>(id & 0xFF);
     }
     if (shared) {
         const MessagePtr& message = route_message();
         c.outbox.append_shared({message, &message->payload}, message->payload);
     }
+    if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, publish.topic);
     ++counters_.publishes_out;
     sent(c, size);
+}
+
+OutgoingAliases::Choice Broker::State::choose_alias(Connection& c) {
+    ByteView topic = route_.publish->topic;
+    if (!c.outgoing_aliases.allowed() || !OutgoingAliases::worth_it(topic)) return {};
+    if (route_.hashed != route_.number) {
+        route_.topic_hash = base::hash(topic, seed_);
+        route_.hashed = route_.number;
+    }
+    return c.outgoing_aliases.choose(topic, route_.topic_hash);
+}
+
+// For a receiver that shares its bytes with nobody.
+const Variant& Broker::State::odd_variant(const Connection& c, const Target& target, Qos qos,
+                                          bool retain, OutgoingAliases::Choice alias) {
+    mqtt::Publish& publish = *route_.publish;
+    ByteView topic = publish.topic;
+    publish.qos = qos;
+    publish.retain = retain;
+    publish.properties.subscription_identifiers.clear();
+    for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
+        publish.properties.subscription_identifiers.push_back(route_.links[link].identifier);
+    }
+    if (alias.alias != 0) publish.properties.topic_alias = alias.alias;
+    if (alias.known) publish.topic = {};
+    encode_variant(route_.odd, c.version);
+    publish.topic = topic;
+    publish.properties.topic_alias.reset();
+    publish.properties.subscription_identifiers.clear();
+    return route_.odd;
 }
 
 const Variant& Broker::State::variant(Version version, Qos qos, bool retain) {
@@ -113,6 +135,7 @@ void Broker::State::enqueue(Session& session, const Target& target, Qos qos, boo
     if (qos == Qos::k0) ++session.queued_qos0;
     ++counters_.queued;
     counters_.queued_bytes += bytes;
+    note_queued(session);
 }
 
 bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {

@@ -46,6 +46,7 @@ void Broker::State::disconnect_for(Connection& c, ReasonCode reason, const char*
 
 void Broker::State::end_session(Connection& c, bool publish_will) {
     Session& session = *c.session;
+    forget_congestion(session);
     if (publish_will && c.will) {
         wills_.push_back({std::move(c.will), session.client_id, session.username});
     }

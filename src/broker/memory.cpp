@@ -66,11 +66,31 @@ void Broker::State::note_sent(Connection& c) {
     count_output(c);
     c.behind = !c.outbox.empty();
     if (c.behind || c.phase != Phase::kConnected) return;
-    if (!c.session->queue.empty() || !c.session->retained.empty()) to_pump_.push_back(c.id);
+    if (!c.session->queue.empty() || !c.session->retained.empty()) pump_later(c);
+}
+
+void Broker::State::pump_later(Connection& c) {
+    if (c.pumps_later) return;
+    c.pumps_later = true;
+    to_pump_.push_back(c.id);
+}
+
+// As far as the search goes in one turn; who is left is first in the next.
+void Broker::State::pump_waiting(Now now) {
+    std::vector<ConnectionId> waiting = std::exchange(to_pump_, {});
+    size_t i = 0;
+    for (; i < waiting.size() && search_budget_ > 0; ++i) {
+        Connection* c = find(waiting[i]);
+        if (c == nullptr) continue;
+        c->pumps_later = false;
+        if (c->phase == Phase::kConnected) pump(*c->session, now);
+    }
+    to_pump_.insert(to_pump_.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(i),
+                    waiting.end());
 }
 
 bool Broker::State::takes_publishes() const {
-    return sql_may_publish_ || pressure() != Pressure::kFull;
+    return congested_.empty() && (sql_may_publish_ || pressure() != Pressure::kFull);
 }
 
 base::MonoTime Broker::State::next_relief() const {
@@ -82,10 +102,6 @@ base::MonoTime Broker::State::next_relief() const {
 }
 
 void Broker::State::relieve_memory(Now now) {
-    for (ConnectionId id : std::exchange(to_pump_, {})) {
-        Connection* c = find(id);
-        if (c != nullptr && c->phase == Phase::kConnected) pump(*c->session, now);
-    }
     size_t count = paused_for_memory_.size();
     if (pressure() == Pressure::kFull) {
         if (now.mono < throttled_until_) return;

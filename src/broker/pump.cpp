@@ -9,8 +9,9 @@
 namespace pgmqtt::broker {
 
 void Broker::State::pump(Session& session, Now now) {
-    while (pump_retained(session, now) || pump_queue(session, now)) {
-    }
+    bool took = false;
+    while (pump_retained(session, now) || pump_queue(session, now)) took = true;
+    if (took) note_taken(session, now);
 }
 
 bool Broker::State::can_send(Session& session, Qos qos) {
@@ -23,28 +24,37 @@ bool Broker::State::can_send(Session& session, Qos qos) {
 bool Broker::State::pump_retained(Session& session, Now now) {
     if (session.retained.empty()) return false;
     RetainedRun& run = session.retained.front();
-    if (!run.looked_up) {
-        if (!can_send(session, Qos::k0)) return false;
-        retained_.collect(run.filter, now.mono, run.messages);
-        run.looked_up = true;
-    }
-    if (run.next == run.messages.size()) {
+    if (!can_send(session, Qos::k0)) return false;
+    if (!run.next && !find_retained(*session.connection, run)) {
+        if (!run.cursor->done()) return false;
         session.retained.pop_front();
         return true;
     }
-    const MessagePtr& message = run.messages[run.next];
+    const MessagePtr message = run.next;
     // The subscription got what was retained later as it was published; an older message after a
     // newer one would be wrong, and so would one that was cleared.
     if (message->superseded || message->retained_number > run.since || message->expired(now.mono)) {
-        ++run.next;
+        run.next.reset();
         return true;
     }
     Qos qos = std::min(message->qos, run.qos);
     if (!can_send(session, qos)) return false;
     size_t identifiers = run.identifier != 0 ? 1 : 0;
     send_kept(session, message, qos, true, &run.identifier, identifiers, now);
-    run.messages[run.next++].reset();
+    run.next.reset();
     return true;
+}
+
+// False when the search is over, or goes on in the next turn.
+bool Broker::State::find_retained(Connection& c, RetainedRun& run) {
+    if (!run.cursor) run.cursor.emplace(retained_, run.filter);
+    size_t share = std::min(search_budget_, kSearchShare);
+    size_t left = share;
+    run.next = run.cursor->next(left);
+    search_budget_ -= share - left;
+    if (run.next) return true;
+    if (!run.cursor->done()) pump_later(c);
+    return false;
 }
 
 bool Broker::State::pump_queue(Session& session, Now now) {
@@ -86,6 +96,12 @@ void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos,
         publish.properties.subscription_identifiers.assign(identifiers,
                                                            identifiers + identifier_count);
     }
+    OutgoingAliases::Choice alias;
+    if (c.outgoing_aliases.allowed() && OutgoingAliases::worth_it(message.topic)) {
+        alias = c.outgoing_aliases.choose(message.topic, base::hash(message.topic, seed_));
+    }
+    if (alias.alias != 0) publish.properties.topic_alias = alias.alias;
+    if (alias.known) publish.topic = {};
     size_t size = mqtt::encoded_size(publish, c.version);
     if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24]; it takes no place in the window
         ++counters_.dropped_too_large;
@@ -101,6 +117,7 @@ void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos,
     } else {
         mqtt::encode(publish, c.version, c.outbox.tail());
     }
+    if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, message.topic);
     ++counters_.publishes_out;
     sent(c, size);
 }

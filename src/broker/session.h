@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/time.h"
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
 #include "broker/message.h"
+#include "broker/retained_store.h"
 #include "broker/subscription_tree.h"
 
 namespace pgmqtt::broker {
@@ -26,16 +29,15 @@ struct Delivery {
     std::vector<uint32_t> identifiers;
 };
 
-// Retained messages that a new subscription still has to be sent. Only the first of a session's
-// filters is looked up at a time, so that many filters on many topics do not multiply in memory.
+// Retained messages that a new subscription still has to be sent. They are looked for as the client
+// takes them: nothing of them is kept here but where the search stands.
 struct RetainedRun {
     std::string filter;
     mqtt::Qos qos = mqtt::Qos::k0;
     uint32_t identifier = 0;
     uint64_t since = 0;  // what was retained later the subscription got as it was published
-    bool looked_up = false;
-    std::vector<MessagePtr> messages;
-    size_t next = 0;
+    std::optional<RetainedCursor> cursor;
+    MessagePtr next;
 };
 
 // Where a publish met this subscriber while it is routed: see route.cpp.
@@ -59,6 +61,11 @@ struct Session {
     // QoS 0 has its place in the queue only behind retained messages, to keep the order.
     size_t queued_qos0 = 0;
     Fifo<RetainedRun> retained;
+
+    // See congestion.cpp.
+    bool congested = false;  // is in State::congested_
+    bool stuck = false;      // took nothing for long: nobody waits for it
+    base::MonoTime took_at{};
 
     RouteMark mark;
 };

@@ -118,10 +118,18 @@ class Broker::State {
     size_t route_bytes();
     RetainedLimits retained_limits() const;
 
+    // --- shared_subscription.cpp
+    void aim_at_group(ShareGroup& group);
+    Subscription& choose_member(ShareGroup& group, Qos qos, size_t bytes);
+    int readiness(const Session& session, Qos qos, size_t bytes) const;
+
     // --- deliver.cpp: a message to one receiver, now or later
     void deliver(const Target& target);
     bool must_queue(const Session& session, Qos qos) const;
     void send_now(Connection& c, const Target& target, Qos qos, bool retain);
+    OutgoingAliases::Choice choose_alias(Connection& c);
+    const Variant& odd_variant(const Connection& c, const Target& target, Qos qos, bool retain,
+                               OutgoingAliases::Choice alias);
     const Variant& variant(Version version, Qos qos, bool retain);
     void encode_variant(Variant& variant, Version version);
     void enqueue(Session& session, const Target& target, Qos qos, bool retain);
@@ -134,6 +142,7 @@ class Broker::State {
     // --- pump.cpp: what waited goes on as far as the client can take it
     void pump(Session& session, Now now);
     bool pump_retained(Session& session, Now now);
+    bool find_retained(Connection& c, RetainedRun& run);
     bool pump_queue(Session& session, Now now);
     bool can_send(Session& session, Qos qos);
     void send_kept(Session& session, const MessagePtr& kept, Qos qos, bool retain,
@@ -188,8 +197,18 @@ class Broker::State {
     size_t output_limit() const;
     void count_output(Connection& c);
     void note_sent(Connection& c);
+    // --- congestion.cpp: publishes from SQL wait for slow clients
+    bool queue_exceeds(const Session& session, unsigned divisor) const;
+    void note_queued(Session& session);
+    void note_taken(Session& session, Now now);
+    void forget_congestion(Session& session);
+    base::MonoTime next_given_up() const;
+    void give_up_on_stuck(Now now);
+
     base::MonoTime next_relief() const;
     void relieve_memory(Now now);
+    void pump_later(Connection& c);
+    void pump_waiting(Now now);
 
     // --- timers.cpp
     void arm(Connection& c);
@@ -202,12 +221,12 @@ class Broker::State {
     Counters counters_;
     bool shutting_down_ = false;
 
+    RetainedStore retained_;                                // outlives the cursors of the sessions
     std::vector<std::unique_ptr<Connection>> connections_;  // by slot
     std::unordered_map<std::string, std::unique_ptr<Session>, base::SeededBytesHash,
                        std::equal_to<>>
         sessions_;  // by client identifier
     SubscriptionTree subscriptions_;
-    RetainedStore retained_;
     TimerHeap timers_;
     uint64_t assigned_ids_ = 0;
 
@@ -223,10 +242,16 @@ class Broker::State {
     Fifo<OwnedWill> wills_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
+    std::vector<Session*> congested_;
     Fifo<ConnectionId> paused_for_memory_;
-    base::MonoTime throttled_until_{};   // then some of them may publish a message
-    bool sql_may_publish_ = true;        // one batch, though memory is full
-    std::vector<ConnectionId> to_pump_;  // the transport was faster than client_buffer
+    base::MonoTime throttled_until_{};  // then some of them may publish a message
+    bool sql_may_publish_ = true;       // one batch, though memory is full
+    // Could go on, if not in this turn: the transport was faster than client_buffer, or the search
+    // for retained messages took long enough.
+    std::vector<ConnectionId> to_pump_;
+    static constexpr size_t kSearchSteps = 20000;  // in a turn, some milliseconds
+    static constexpr size_t kSearchShare = 2000;   // of one session at a time
+    size_t search_budget_ = kSearchSteps;
 
     // Scratch, reused.
     mqtt::Publish publish_;   // being decoded

@@ -7,7 +7,7 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min({timers_.next(), retained_.next_expiry(), next_relief()});
+    return std::min({timers_.next(), retained_.next_expiry(), next_relief(), next_given_up()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -56,6 +56,8 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    give_up_on_stuck(now);
+    pump_waiting(now);
     relieve_memory(now);
     settle(now);
 }
