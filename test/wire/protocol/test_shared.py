@@ -18,6 +18,7 @@ def publish_all(publisher, topic, count, qos=1):
             publisher.publish_twice_acknowledged(topic, str(number))
         else:
             publisher.publish(topic, str(number), qos)
+    publisher.expect_nothing_before_ping()  # all are with the broker
 
 
 def taken(members):
