@@ -128,11 +128,13 @@ sql 'SET client_min_messages = warning;
      CREATE TABLE IF NOT EXISTS orders(id serial PRIMARY KEY, customer text, total numeric);
      CREATE TABLE IF NOT EXISTS reading(site text, at timestamptz, celsius float8)'
 [ "$(ask "SELECT count(*) FROM pgmqtt.mappings WHERE name = 'orders'")" = 1 ] ||
-    sql "SELECT pgmqtt.add_mapping('orders', 'orders', \$\$'orders/' || new.id\$\$)" >/dev/null
+    sql "SELECT pgmqtt.add_mapping('orders', 'orders', \$\$'orders/' || coalesce(new.id, old.id)\$\$)" >/dev/null
 [ "$(ask "SELECT count(*) FROM pgmqtt.sinks WHERE name = 'temps'")" = 1 ] ||
     sql "SELECT pgmqtt.add_sink('temps', 'sensors/{site}/temp',
          \$\$ INSERT INTO reading(site, at, celsius)
             SELECT site, received_at, (json->>'temperature')::float8 FROM msg \$\$)" >/dev/null
+is_streaming() { [ "$(ask "SELECT status FROM pgmqtt.mappings WHERE name = 'orders'")" = streaming ]; }
+wait_for "the mapping of orders does not start" is_streaming
 mqtt_is_open() { ! port_is_free "$mqtt_port"; }
 wait_for "MQTT port $mqtt_port does not open" mqtt_is_open
 

@@ -13,9 +13,10 @@ build/asan/%.o: src/%.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
 
+# The tests themselves unoptimized: they take longer to compile than to run.
 build/asan/test/%.o: test/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
+	$(CXX) $(TEST_CXXFLAGS) -O0 -c -o $@ $<
 
 build/unit_tests: $(UNIT_OBJS)
 	$(CXX) $(TEST_CXXFLAGS) -o $@ $^ $(TEST_LIBS)
@@ -40,24 +41,44 @@ FUZZ_SECONDS ?= 30
 FUZZ_CXX ?= clang++
 FUZZ_CXXFLAGS = -std=c++20 -O1 -g -fno-omit-frame-pointer \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(WARNINGS) -Isrc
-FUZZ_TARGETS = decode frame
-FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp)
+FUZZ_TARGETS = decode frame broker
+FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp src/broker/*.cpp)
+FUZZ_OBJS = $(FUZZ_SRCS:src/%.cpp=build/fuzz/obj/%.o)
 
-build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_SRCS) $(wildcard src/base/*.h src/mqtt/*.h)
+build/fuzz/obj/%.o: src/%.cpp
 	@mkdir -p $(@D)
-	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -o $@ $(filter %.cpp,$^)
+	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -MMD -MP -c -o $@ $<
+
+build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_OBJS)
+	@mkdir -p $(@D)
+	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -o $@ $^ -lxxhash
+
+-include $(FUZZ_OBJS:.o=.d)
 
 build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv)
 	rm -rf $@
 	python3 test/fuzz/corpus.py test/packets $@
 
 fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
-	@mkdir -p $(FUZZ_TARGETS:%=build/fuzz/corpus/%)
+	@mkdir -p $(FUZZ_TARGETS:%=build/fuzz/corpus/%) $(FUZZ_TARGETS:%=build/fuzz/seeds/%)
 	set -e; for target in $(FUZZ_TARGETS); do \
 	    build/fuzz/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 \
 	        -print_final_stats=1 -artifact_prefix=build/fuzz/$${target}- \
 	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
 	done
+
+# Measurements, for people: numbers on a shared machine prove nothing to CI. Needs
+# libbenchmark-dev.
+BENCH_CXXFLAGS = -std=c++20 -O2 -g $(WARNINGS) -Isrc
+
+build/bench/%_bench: test/bench/%_bench.cpp $(CORE_SRCS) $(wildcard src/*/*.h)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(wildcard src/broker/*_tree.cpp src/mqtt/topic.cpp \
+	    src/mqtt/utf8.cpp) -lbenchmark -lxxhash -lpthread
+
+.PHONY: bench
+bench: build/bench/matching_bench
+	build/bench/matching_bench
 
 # The boundary with PostgreSQL, in a module of its own that is preloaded in place of pgmqtt.
 BOUNDARY_OBJS = $(patsubst %.cpp,%.o,$(wildcard test/boundary/*.cpp)) src/workers/main.o \

@@ -30,11 +30,18 @@ void Outbox::append_shared(std::shared_ptr<const std::string> owner, ByteView by
     Chunk& chunk = chunks_.emplace_back();
     chunk.shared = std::move(owner);
     chunk.view = bytes;
+    shared_ += bytes.size();
 }
 
 size_t Outbox::size() const {
     if (chunks_.empty()) return 0;
     return sealed_ + chunks_.back().bytes().size() - consumed_;
+}
+
+size_t Outbox::owned_size() const {
+    if (shared_ == 0) return size();
+    size_t unsent_shared = shared_ - (chunks_.front().shared ? consumed_ : 0);
+    return size() - unsent_shared;
 }
 
 size_t Outbox::gather(iovec* vectors, size_t capacity) const {
@@ -68,6 +75,7 @@ void Outbox::consume(size_t count) {
 void Outbox::drop_first() {
     consumed_ = 0;
     Chunk& first = chunks_.front();
+    if (first.shared) shared_ -= first.view.size();
     if (chunks_.size() > 1) {
         sealed_ -= first.bytes().size();
         chunks_.pop_front();
@@ -81,6 +89,7 @@ void Outbox::drop_first() {
 void Outbox::clear() {
     chunks_.clear();
     sealed_ = 0;
+    shared_ = 0;
     consumed_ = 0;
 }
 

@@ -26,6 +26,8 @@ class Outbox {
     // Bytes not yet consumed.
     size_t size() const;
     bool empty() const { return size() == 0; }
+    // Without those of append_shared().
+    size_t owned_size() const;
 
     // Fills at most `capacity` iovecs with the first unsent bytes and returns how many.
     size_t gather(iovec* vectors, size_t capacity) const;
@@ -47,6 +49,7 @@ class Outbox {
 
     std::deque<Chunk> chunks_;
     size_t sealed_ = 0;    // bytes in all chunks but the last, which alone may still grow
+    size_t shared_ = 0;    // bytes in shared chunks
     size_t consumed_ = 0;  // of the first chunk
 };
 

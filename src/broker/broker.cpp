@@ -62,6 +62,9 @@ void Broker::sink_done(const CompletionRecord& completion, Now now) {
 void Broker::publish(PublishSource source, uint64_t batch, BatchReader& records, Now now) {
     state_->publish(source, batch, records, now);
 }
+bool Broker::takes_publishes() const {
+    return state_->takes_publishes();
+}
 void Broker::resend_store() {
     state_->pending_.resend_store(state_->turn_.store);
 }
@@ -104,9 +107,9 @@ uint64_t Broker::sink_batch() const {
 Broker::State::State(const Config& config, uint64_t seed)
     : config_(config),
       seed_(seed),
+      retained_(seed),
       sessions_(0, base::SeededBytesHash{seed}),
-      subscriptions_(seed),
-      retained_(seed) {}
+      subscriptions_(seed) {}
 
 Connection* Broker::State::find(ConnectionId id) {
     if (id.slot >= connections_.size()) return nullptr;
@@ -159,6 +162,7 @@ void Broker::State::disconnected(ConnectionId id, Now now) {
         ++counters_.connections_lost;
         leave(*c, true);
     }
+    output_bytes_ -= c->output_counted;
     connections_[id.slot].reset();
     settle(now);
 }
@@ -166,7 +170,10 @@ void Broker::State::disconnected(ConnectionId id, Now now) {
 void Broker::State::drained(ConnectionId id, Now now) {
     begin_input(now);
     Connection* c = find(id);
-    if (c == nullptr || c->phase != Phase::kConnected) return;
+    if (c == nullptr) return;
+    count_output(*c);
+    c->behind = !c->outbox.empty();
+    if (c->phase != Phase::kConnected) return;
     if (c->outbox.size() <= config_.client_buffer) resume(*c, kPausedForOutput);
     pump(*c->session);
     settle(now);
@@ -195,8 +202,9 @@ void Broker::State::shut_down(Now now) {
 void Broker::State::end_turn() {
     pending_.end_turn(turn_.store, turn_.sink);
     for (ConnectionId id : turn_.dirty) {
-        if (Connection* c = find(id)) c->dirty = false;
+        if (Connection* c = find(id)) note_sent(*c);
     }
+    search_budget_ = kSearchSteps;
     turn_.clear();
 }
 

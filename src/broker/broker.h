@@ -83,6 +83,10 @@ class Broker {
     // every message in it is routed and, where it must be, stored.
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
 
+    // False while memory is full: what comes from SQL and can wait should. True now and then even
+    // so; next_timer() says when to ask again.
+    bool takes_publishes() const;
+
     // The store or sink worker came back: everything unacknowledged goes into the next turn again.
     void resend_store();
     void resend_sink();

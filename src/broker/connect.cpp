@@ -230,12 +230,12 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
         c.receive_maximum = asked.receive_maximum.value_or(65535);
         c.problem_information = asked.request_problem_information.value_or(1) != 0;
         c.alias_maximum = config_.topic_alias_maximum;
+        c.outgoing_aliases.allow(asked.topic_alias_maximum.value_or(0));
 
         mqtt::Properties& told = connack.properties;
         if (c.receive_quota < 65535) told.receive_maximum = c.receive_quota;
         told.maximum_packet_size = std::min(c.packet_size_limit, mqtt::kMaxRemainingLength);
         if (c.alias_maximum > 0) told.topic_alias_maximum = c.alias_maximum;
-        told.shared_subscription_available = 0;
         // 0 asks for no keep alive, which is more than any limit.
         bool above = keep_alive > config_.max_keep_alive ||
                      (keep_alive == 0 && config_.max_keep_alive < 65535);

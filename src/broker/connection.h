@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "broker/fifo.h"
 #include "broker/message.h"
+#include "broker/outgoing_aliases.h"
 #include "broker/turn.h"
 #include "mqtt/packet.h"
 
@@ -32,6 +33,7 @@ enum PauseReason : uint8_t {
     kPausedForAcknowledgements = 2,  // 3.x publishers know no Receive Maximum
     kPausedForPending = 4,           // max_pending_bytes
     kPausedForOutput = 8,            // asks for answers and does not read them
+    kPausedForMemory = 16,           // max_memory
 };
 
 // A PUBACK or PUBREC that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2]
@@ -50,9 +52,12 @@ struct Connection {
     Phase phase = Phase::kAwaitingConnect;
     mqtt::Version version = mqtt::Version::k311;
     base::Outbox outbox;
-    bool dirty = false;   // is in Turn::dirty
-    bool doomed = false;  // will be disconnected at the end of this input: queue_policy
-    uint8_t paused = 0;   // PauseReason bits
+    bool dirty = false;         // is in Turn::dirty
+    bool doomed = false;        // will be disconnected at the end of this input: queue_policy
+    uint8_t paused = 0;         // PauseReason bits
+    bool pumps_later = false;   // is in State::to_pump_
+    bool behind = false;        // the transport did not take all of the outbox
+    size_t output_counted = 0;  // its share of State::output_bytes_
 
     std::string connect_packet;  // while kAuthenticating; decoded again then
     std::string connack;         // while kStoring
@@ -69,6 +74,7 @@ struct Connection {
     uint32_t packet_size_limit = 0;
 
     std::vector<std::string> aliases;  // from the client; index is the alias
+    OutgoingAliases outgoing_aliases;
 
     Fifo<OwedAck> owed;
     uint64_t first_owed = 0;  // number of owed.front()

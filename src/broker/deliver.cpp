@@ -20,7 +20,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
         }
         return;
     }
-    if (qos == Qos::k0 && c->outbox.size() > config_.client_buffer) {
+    if (qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c))) {
         ++counters_.dropped_slow_qos0;
         return;
     }
@@ -54,7 +54,7 @@ bool Broker::State::must_queue(const Session& session, Qos qos) const {
     if (qos == Qos::k0) return false;
     const Connection* c = online(session);
     return c == nullptr || c->doomed || !session.queue.empty() ||
-           !session.window.has_room(window_limit(*c)) || c->outbox.size() > config_.client_buffer;
+           !session.window.has_room(window_limit(*c)) || c->outbox.size() > output_limit();
 }
 
 size_t Broker::State::window_limit(const Connection& c) const {
@@ -62,42 +62,64 @@ size_t Broker::State::window_limit(const Connection& c) const {
 }
 
 void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool retain) {
-    const Variant* encoded;
     mqtt::Publish& publish = *route_.publish;
-    if (target.identifiers == kNoLink || c.version != Version::k5) {
-        encoded = &variant(c.version, qos, retain);
-    } else {
-        publish.qos = qos;
-        publish.retain = retain;
-        publish.properties.subscription_identifiers.clear();
-        for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
-            publish.properties.subscription_identifiers.push_back(route_.links[link].identifier);
-        }
-        encode_variant(route_.odd, c.version);
-        publish.properties.subscription_identifiers.clear();
-        encoded = &route_.odd;
-    }
+    OutgoingAliases::Choice alias = choose_alias(c);
+    bool has_identifiers = target.identifiers != kNoLink && c.version == Version::k5;
+    const Variant& encoded = has_identifiers || alias.alias != 0
+                                 ? odd_variant(c, target, qos, retain, alias)
+                                 : variant(c.version, qos, retain);
     bool shared = publish.payload.size() >= Route::kSharedPayload;
-    size_t size = encoded->bytes.size() + (shared ? publish.payload.size() : 0);
+    size_t size = encoded.bytes.size() + (shared ? publish.payload.size() : 0);
     if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
         ++counters_.dropped_too_large;
         return;
     }
     std::string& tail = c.outbox.tail();
     size_t start = tail.size();
-    tail.append(encoded->bytes);
+    tail.append(encoded.bytes);
     if (qos != Qos::k0) {
         uint16_t id = target.session->window.push_sent({.qos = qos});
         ++counters_.inflight;
-        tail[start + encoded->identifier_at] = static_cast<char>(id >> 8);
-        tail[start + encoded->identifier_at + 1] = static_cast<char>(id & 0xFF);
+        tail[start + encoded.identifier_at] = static_cast<char>(id >> 8);
+        tail[start + encoded.identifier_at + 1] = static_cast<char>(id & 0xFF);
     }
     if (shared) {
         const MessagePtr& message = route_message();
         c.outbox.append_shared({message, &message->payload}, message->payload);
     }
+    if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, publish.topic);
     ++counters_.publishes_out;
     sent(c, size);
+}
+
+OutgoingAliases::Choice Broker::State::choose_alias(Connection& c) {
+    ByteView topic = route_.publish->topic;
+    if (!c.outgoing_aliases.allowed() || !OutgoingAliases::worth_it(topic)) return {};
+    if (route_.hashed != route_.number) {
+        route_.topic_hash = base::hash(topic, seed_);
+        route_.hashed = route_.number;
+    }
+    return c.outgoing_aliases.choose(topic, route_.topic_hash);
+}
+
+// For a receiver that shares its bytes with nobody.
+const Variant& Broker::State::odd_variant(const Connection& c, const Target& target, Qos qos,
+                                          bool retain, OutgoingAliases::Choice alias) {
+    mqtt::Publish& publish = *route_.publish;
+    ByteView topic = publish.topic;
+    publish.qos = qos;
+    publish.retain = retain;
+    publish.properties.subscription_identifiers.clear();
+    for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
+        publish.properties.subscription_identifiers.push_back(route_.links[link].identifier);
+    }
+    if (alias.alias != 0) publish.properties.topic_alias = alias.alias;
+    if (alias.known) publish.topic = {};
+    encode_variant(route_.odd, c.version);
+    publish.topic = topic;
+    publish.properties.topic_alias.reset();
+    publish.properties.subscription_identifiers.clear();
+    return route_.odd;
 }
 
 const Variant& Broker::State::variant(Version version, Qos qos, bool retain) {
@@ -137,11 +159,22 @@ void Broker::State::push_queue(Session& session, Delivery delivery) {
         arm(session);
     }
     session.queue.push_back(std::move(delivery));
+    note_queued(session);
 }
 
-bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {
     return session.queue.size() < config_.max_queued_messages &&
            session.queued_bytes + bytes <= config_.max_queued_bytes;
+}
+
+// When memory is scarce a long queue is full, whatever its own limits. A short one may be of a
+// client that is only slow for a moment.
+bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+    constexpr size_t kShortQueue = 16;
+    if (!within_queue_limits(session, bytes)) return false;
+    Pressure now = pressure();
+    return now == Pressure::kNone ||
+           (now == Pressure::kCrowded && session.queue.size() < kShortQueue);
 }
 
 // False when the message is dropped.
@@ -152,11 +185,17 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
         return false;
     }
     if (config_.queue_policy == QueuePolicy::kDropOldest && bytes <= config_.max_queued_bytes) {
-        while (!fits_queue(session, bytes) && !session.queue.empty()) {
+        // Not more than the new one needs: others, too, keep memory scarce.
+        uint64_t before = session.queued_bytes;
+        size_t count = session.queue.size();
+        while (!session.queue.empty() &&
+               (!within_queue_limits(session, bytes) || session.queue.size() == count ||
+                before - session.queued_bytes < bytes)) {
+            if (fits_queue(session, bytes)) return true;
             drop_queued(session);
             ++counters_.dropped_queue_full;
         }
-        if (fits_queue(session, bytes)) return true;
+        if (within_queue_limits(session, bytes) && pressure() != Pressure::kFull) return true;
     }
     ++counters_.dropped_queue_full;
     if (config_.queue_policy == QueuePolicy::kDisconnect && online(session) != nullptr) {

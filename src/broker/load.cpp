@@ -12,6 +12,7 @@ void Broker::State::load(const StoreRecord& record, Now now) {
     if (record.kind == StoreKind::kSession) return load_session(record);
     if (record.kind == StoreKind::kMessage) {
         MessagePtr message = make_message(record.message, now_);
+        message->charge(message_bytes_);
         message->stored_id = record.message_id;
         loading_[record.message_id] = std::move(message);
         return;
@@ -34,7 +35,10 @@ void Broker::State::load_session(const StoreRecord& record) {
     session.disconnected_at = stored.disconnected_at;
     session.expiry_interval = stored.expiry_interval;
     session.will_delay = stored.will_delay;
-    if (!stored.will.topic.empty()) session.will = make_message(stored.will, now_);
+    if (!stored.will.topic.empty()) {
+        session.will = make_message(stored.will, now_);
+        session.will->charge(message_bytes_);
+    }
 }
 
 void Broker::State::load_subscription(Session& session, const StoredSubscription& stored) {

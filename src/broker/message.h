@@ -12,6 +12,12 @@
 namespace pgmqtt::broker {
 
 struct Message {
+    Message() = default;
+    Message(const Message&) = delete;
+    ~Message() {
+        if (account_ != nullptr) *account_ -= charged_;
+    }
+
     std::string topic;
     std::string payload;
     std::string properties;  // mqtt::encode_message_properties
@@ -34,11 +40,24 @@ struct Message {
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
 
+    // Counts its memory in `account` as long as it lives, however many share it. Once, when it is
+    // complete.
+    void charge(uint64_t& account) {
+        account_ = &account;
+        charged_ = sizeof(Message) + bytes();
+        account += charged_;
+    }
+    uint64_t charged() const { return charged_; }
+
     bool expired(base::MonoTime now) const { return expires <= now; }
 
     MessageView view() const {
         return {topic, payload, qos, retain, properties, received_at, expires_at};
     }
+
+   private:
+    uint64_t* account_ = nullptr;
+    uint64_t charged_ = 0;
 };
 
 using MessagePtr = std::shared_ptr<Message>;

@@ -34,6 +34,7 @@ void Broker::State::handle_publish(Connection& c, mqtt::Publish& publish, Now no
     if (routed.pending != Pending::kNone && pending_.bytes() > config_.max_pending_bytes) {
         pause(c, kPausedForPending);
     }
+    if (pressure() == Pressure::kFull) pause(c, kPausedForMemory);
     if (qos == Qos::k0) return;
     if (is_error(routed.reason)) {  // nobody got it: it can come again
         acknowledge(c,

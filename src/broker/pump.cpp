@@ -11,14 +11,15 @@ namespace pgmqtt::broker {
 void Broker::State::pump(Session& session) {
     if (online(session) == nullptr) return;
     flush_window(session);
-    while (pump_retained(session) || pump_queue(session)) {
-    }
+    bool took = false;
+    while (pump_retained(session) || pump_queue(session)) took = true;
+    if (took) note_taken(session);
 }
 
 // Whether one more may be sent, or for QoS 1 and 2 enter the window.
 bool Broker::State::can_start(Session& session, Qos qos) {
     const Connection& c = *session.connection;
-    if (c.doomed || c.outbox.size() > config_.client_buffer) return false;
+    if (c.doomed || c.outbox.size() > output_limit()) return false;
     return qos == Qos::k0 || session.window.has_room(window_limit(c));
 }
 
@@ -26,31 +27,40 @@ bool Broker::State::can_start(Session& session, Qos qos) {
 bool Broker::State::pump_retained(Session& session) {
     if (session.retained.empty()) return false;
     RetainedRun& run = session.retained.front();
-    if (!run.looked_up) {
-        if (!can_start(session, Qos::k0)) return false;
-        retained_.collect(run.filter, now_.mono, run.messages);
-        run.looked_up = true;
-    }
-    if (run.next == run.messages.size()) {
+    if (!can_start(session, Qos::k0)) return false;
+    if (!run.next && !find_retained(*session.connection, run)) {
+        if (!run.cursor->done()) return false;
         session.retained.pop_front();
         return true;
     }
-    const MessagePtr& message = run.messages[run.next];
+    const MessagePtr message = run.next;
     // The subscription got what was retained later as it was published; an older message after a
     // newer one would be wrong, and so would one that was cleared.
     if (message->superseded || message->retained_number > run.since ||
         message->expired(now_.mono)) {
-        ++run.next;
+        run.next.reset();
         return true;
     }
     Qos qos = std::min(message->qos, run.qos);
     if (!can_start(session, qos)) return false;
     Delivery delivery{.message = message, .qos = qos, .retain = true, .identifiers = {}};
     if (run.identifier != 0) delivery.identifiers.push_back(run.identifier);
-    run.messages[run.next++].reset();
+    run.next.reset();
     if (session.persistent && qos != Qos::k0) save_delivery(session, delivery, nullptr);
     start(session, std::move(delivery));
     return true;
+}
+
+// False when the search is over, or goes on in the next turn.
+bool Broker::State::find_retained(Connection& c, RetainedRun& run) {
+    if (!run.cursor) run.cursor.emplace(retained_, run.filter);
+    size_t share = std::min(search_budget_, kSearchShare);
+    size_t left = share;
+    run.next = run.cursor->next(left);
+    search_budget_ -= share - left;
+    if (run.next) return true;
+    if (!run.cursor->done()) pump_later(c);
+    return false;
 }
 
 bool Broker::State::pump_queue(Session& session) {
@@ -85,7 +95,7 @@ void Broker::State::flush_window(Session& session) {
     Connection& c = *session.connection;
     while (Delivery* next = session.window.next_unsent()) {
         if (next->batch > pending_.stored_batch()) return;
-        if (c.doomed || c.outbox.size() > config_.client_buffer ||
+        if (c.doomed || c.outbox.size() > output_limit() ||
             session.window.quota_used() >= window_limit(c)) {
             return;
         }
@@ -134,6 +144,12 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
         }
         publish.properties.subscription_identifiers = delivery.identifiers;
     }
+    OutgoingAliases::Choice alias;
+    if (c.outgoing_aliases.allowed() && OutgoingAliases::worth_it(message.topic)) {
+        alias = c.outgoing_aliases.choose(message.topic, base::hash(message.topic, seed_));
+    }
+    if (alias.alias != 0) publish.properties.topic_alias = alias.alias;
+    if (alias.known) publish.topic = {};
     size_t size = mqtt::encoded_size(publish, c.version);
     if (size > c.maximum_packet_size) {
         ++counters_.dropped_too_large;
@@ -145,6 +161,7 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
     } else {
         mqtt::encode(publish, c.version, c.outbox.tail());
     }
+    if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, message.topic);
     ++counters_.publishes_out;
     sent(c, size);
     return true;

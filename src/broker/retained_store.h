@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "broker/message.h"
@@ -27,7 +28,7 @@ class RetainedStore {
     bool erase(base::ByteView topic);
 
     // Appends what matches the filter and has not expired.
-    void collect(base::ByteView filter, base::MonoTime now, std::vector<MessagePtr>& found) const;
+    void collect(base::ByteView filter, base::MonoTime now, std::vector<MessagePtr>& found);
 
     // The earliest moment at which remove_expired() may find something.
     base::MonoTime next_expiry() const;
@@ -39,10 +40,15 @@ class RetainedStore {
 
     uint64_t count() const { return count_; }
     uint64_t bytes() const { return bytes_; }
+    // What of Message::charge() is of messages in here.
+    uint64_t charged() const { return charged_; }
 
    private:
+    friend class RetainedCursor;
+
     struct Node {
         MessagePtr message;
+        uint32_t cursors = 0;  // that stand here: the node stays for them
     };
     using Tree = TopicTree<Node>;
 
@@ -59,14 +65,51 @@ class RetainedStore {
 
     Tree::NodeId find(base::ByteView topic) const;
     void forget(Tree::NodeId node);
-    void collect_below(Tree::NodeId top, bool skip_dollar, base::MonoTime now,
-                       std::vector<MessagePtr>& found) const;
+    void prune(Tree::NodeId node);
 
     Tree tree_;
     uint64_t last_number_ = 0;
     uint64_t count_ = 0;
     uint64_t bytes_ = 0;
+    uint64_t charged_ = 0;
     std::vector<Expiry> expiries_;  // a heap, earliest first
+};
+
+// A walk over what matches a filter, a piece at a time, while messages come and go. What was there
+// when it began and still is, it finds; what came since it may find or not. Ends before the store.
+class RetainedCursor {
+   public:
+    RetainedCursor(RetainedStore& store, base::ByteView filter);
+    RetainedCursor(RetainedCursor&& other) noexcept;
+    RetainedCursor& operator=(RetainedCursor&& other) noexcept;
+    ~RetainedCursor();
+
+    // The next message; null when there is none, or when `budget` is used up: it falls by one with
+    // every step. Filters with `+` may look at much that does not match.
+    MessagePtr next(size_t& budget);
+    bool done() const { return done_; }
+
+   private:
+    using NodeId = RetainedStore::Tree::NodeId;
+
+    // Of level number `level` of the topic.
+    bool is_wildcard(size_t level) const;
+    bool matches_here() const;
+    NodeId admitted(NodeId node) const;
+    bool descend();
+    void climb();
+    void move_to(NodeId node, size_t depth);
+
+    RetainedStore* store_;
+    std::string filter_;
+    std::vector<uint32_t> level_ends_;  // in filter_
+    bool to_the_end_ = false;           // the last level is `#`, and not in level_ends_
+    NodeId node_ = RetainedStore::Tree::kRoot;
+    size_t depth_ = 0;
+    bool entered_ = true;  // node_ was not looked at yet
+    bool done_ = false;
+
+    base::ByteView level(size_t index) const;
 };
 
 }  // namespace pgmqtt::broker

@@ -56,7 +56,9 @@ void Broker::State::begin_route(mqtt::Publish& publish, const Origin& origin, No
 // Many matches may be one receiver: each gets one copy.
 void Broker::State::aim(const Origin& origin) {
     for (Subscription* subscription : route_.matches) {
-        if (subscription->sink != nullptr) {
+        if (subscription->group != nullptr) {
+            aim_at_group(*subscription->group);
+        } else if (subscription->sink != nullptr) {
             aim_at_sink(*subscription);
         } else if (!subscription->no_local || subscription->session != origin.session) {
             aim_at_session(*subscription);  // else [MQTT-3.8.3-3]
@@ -151,6 +153,7 @@ const MessagePtr& Broker::State::route_message() {
         message->received_at = route_.received_at;
         message->expires_at = route_.expires_at;
         message->expires = route_.expires;
+        message->charge(message_bytes_);
         route_.message = std::move(message);
     }
     return route_.message;

@@ -41,6 +41,7 @@ struct Target {
     Session* session = nullptr;
     mqtt::Qos qos = mqtt::Qos::k0;  // the highest granted [MQTT-3.3.4-2]
     bool retain_as_published = false;
+    uint64_t share = 0;              // ShareGroup::id, for whom it gets the message; 0: itself
     uint32_t identifiers = kNoLink;  // list in Route::links [MQTT-3.3.4-4]
 };
 
@@ -71,6 +72,8 @@ struct Route {
     MessagePtr message;  // made when somebody has to keep it
     std::string properties;
     bool properties_encoded = false;
+    uint64_t hashed = 0;  // the route whose topic_hash this is
+    uint64_t topic_hash = 0;
 
     std::vector<Subscription*> matches;
     std::vector<Target> targets;

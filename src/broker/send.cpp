@@ -18,6 +18,7 @@ void Broker::State::send(Connection& c, const mqtt::Packet& packet) {
 void Broker::State::sent(Connection& c, size_t bytes) {
     ++counters_.packets_out;
     counters_.bytes_out += bytes;
+    count_output(c);
     if (c.dirty) return;
     c.dirty = true;
     turn_.dirty.push_back(c.id);
@@ -26,9 +27,11 @@ void Broker::State::sent(Connection& c, size_t bytes) {
 void Broker::State::pause(Connection& c, PauseReason reason) {
     if ((c.paused & reason) != 0) return;
     c.paused |= reason;
-    bool is_publisher = reason == kPausedForAcknowledgements || reason == kPausedForPending;
+    bool is_publisher = reason == kPausedForAcknowledgements || reason == kPausedForPending ||
+                        reason == kPausedForMemory;
     if (is_publisher) ++counters_.pauses;
     if (reason == kPausedForPending) paused_publishers_.push_back(c.id);
+    if (reason == kPausedForMemory) paused_for_memory_.push_back(c.id);
 }
 
 void Broker::State::resume(Connection& c, PauseReason reason) {

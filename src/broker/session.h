@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
 #include "broker/message.h"
+#include "broker/retained_store.h"
 #include "broker/subscription_tree.h"
 
 namespace pgmqtt::broker {
@@ -30,16 +32,15 @@ struct ReceivedPublish {
     bool releasing = false;  // PUBREL came; PUBCOMP waits for the store
 };
 
-// Retained messages that a new subscription still has to be sent. Only the first of a session's
-// filters is looked up at a time, so that many filters on many topics do not multiply in memory.
+// Retained messages that a new subscription still has to be sent. They are looked for as the client
+// takes them: nothing of them is kept here but where the search stands.
 struct RetainedRun {
     std::string filter;
     mqtt::Qos qos = mqtt::Qos::k0;
     uint32_t identifier = 0;
     uint64_t since = 0;  // what was retained later the subscription got as it was published
-    bool looked_up = false;
-    std::vector<MessagePtr> messages;
-    size_t next = 0;
+    std::optional<RetainedCursor> cursor;
+    MessagePtr next;
 };
 
 // Where a publish met this subscriber while it is routed: see route.cpp.
@@ -81,6 +82,12 @@ struct Session {
     base::MonoTime armed = base::kNever;         // when the heap asks about it
     base::MonoTime next_expired = base::kNever;  // when its queue is looked through
     uint64_t woken_by = 0;  // the store batch after which it goes on: noted once
+
+    // See congestion.cpp.
+    bool congested = false;  // is in State::congested_
+    bool stuck = false;      // took nothing for long: nobody waits for it
+    base::MonoTime took_at{};
+
     RouteMark mark;
 };
 

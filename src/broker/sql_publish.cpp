@@ -10,6 +10,7 @@ namespace pgmqtt::broker {
 void Broker::State::load_retained(const MessageView& stored, Now now) {
     MessagePtr message = make_message(stored, now);
     message->retain = true;
+    message->charge(message_bytes_);
     // Limits hold for what is new; the table is not thinned out by a restart. What expired
     // meanwhile goes at the first tick, from the table as well.
     retained_.set(std::move(message));
@@ -30,13 +31,14 @@ void Broker::State::publish(PublishSource source, uint64_t batch, BatchReader& r
     if (!records.ok()) {
         turn_.log.push_back({LogLine::Level::kWarning, "batch of publishes is malformed"});
     }
+    sql_may_publish_ = false;
     report_sql_batches();
     settle(now);
 }
 
 // In order, whatever the order in which they became done: who sent them counts on it.
 void Broker::State::report_sql_batches() {
-    while (!sql_batches_.empty() && sql_batches_.front().unfinished == 0) {
+    while (congested_.empty() && !sql_batches_.empty() && sql_batches_.front().unfinished == 0) {
         const SqlBatch& done = sql_batches_.front();
         auto& list = done.source == PublishSource::kCdc ? turn_.publishes_done : turn_.outbox_done;
         list.push_back(done.number);

@@ -58,6 +58,7 @@ class Broker::State {
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
+    bool takes_publishes() const;
 
     // --- finish.cpp: what workers did
     void store_done(uint64_t batch, Now now);
@@ -150,15 +151,23 @@ class Broker::State {
     size_t route_bytes();
     RetainedLimits retained_limits() const;
 
+    // --- shared_subscription.cpp
+    void aim_at_group(ShareGroup& group);
+    Subscription& choose_member(ShareGroup& group, Qos qos, size_t bytes);
+    int readiness(const Session& session, Qos qos, size_t bytes) const;
+
     // --- deliver.cpp: a message to one receiver, now or later
     void deliver(const Target& target, Routed& routed);
     void deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed);
     Delivery route_delivery(const Target& target, Qos qos, bool retain);
     bool must_queue(const Session& session, Qos qos) const;
     void send_now(Connection& c, const Target& target, Qos qos, bool retain);
+    OutgoingAliases::Choice choose_alias(Connection& c);
+    const Variant& odd_variant(const Connection& c, const Target& target, Qos qos, bool retain,
+                               OutgoingAliases::Choice alias);
     const Variant& variant(Version version, Qos qos, bool retain);
     void encode_variant(Variant& variant, Version version);
-    void enqueue(Session& session, const Target& target, Qos qos, bool retain);
+    bool within_queue_limits(const Session& session, size_t bytes) const;
     bool fits_queue(const Session& session, size_t bytes) const;
     bool make_room(Session& session, Qos qos, size_t bytes);
     void push_queue(Session& session, Delivery delivery);
@@ -169,6 +178,7 @@ class Broker::State {
     // --- pump.cpp: what waited goes on as far as the client can take it
     void pump(Session& session);
     bool pump_retained(Session& session);
+    bool find_retained(Connection& c, RetainedRun& run);
     bool pump_queue(Session& session);
     bool can_start(Session& session, Qos qos);
     void start(Session& session, Delivery delivery);
@@ -256,16 +266,40 @@ class Broker::State {
     void pause(Connection& c, PauseReason reason);
     void resume(Connection& c, PauseReason reason);
 
+    // --- memory.cpp: max_memory
+    enum class Pressure : uint8_t { kNone, kCrowded, kFull };
+    uint64_t memory_used() const;
+    Pressure pressure() const;
+    bool is_behind(const Connection& c) const;
+    size_t output_limit() const;
+    void count_output(Connection& c);
+    void note_sent(Connection& c);
+    // --- congestion.cpp: publishes from SQL wait for slow clients
+    bool queue_exceeds(const Session& session, unsigned divisor) const;
+    void note_queued(Session& session);
+    void note_taken(Session& session);
+    void forget_congestion(Session& session);
+    base::MonoTime next_given_up() const;
+    void give_up_on_stuck();
+
+    base::MonoTime next_relief() const;
+    void relieve_memory();
+    void pump_later(Connection& c);
+    void pump_waiting();
+
     // --- timers.cpp
     void arm(Connection& c);
     static base::MonoTime due(const Connection& c);
     void time_out(Connection& c);
 
     uint64_t seed_;
-    Now now_{};  // of the current input
+    Now now_{};                   // of the current input
+    uint64_t message_bytes_ = 0;  // of all messages alive, which end before it
+    uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
     Counters counters_;
     bool shutting_down_ = false;
 
+    RetainedStore retained_;                                // outlives the cursors of the sessions
     std::vector<std::unique_ptr<Connection>> connections_;  // by slot
     std::unordered_map<std::string, std::unique_ptr<Session>, base::SeededBytesHash,
                        std::equal_to<>>
@@ -273,7 +307,6 @@ class Broker::State {
     std::unordered_map<uint64_t, Session*> sessions_by_id_;
     uint64_t last_id_ = 0;  // of a session or a stored message
     SubscriptionTree subscriptions_;
-    RetainedStore retained_;
     TimerHeap<ConnectionId> timers_;
     TimerHeap<uint64_t> session_timers_;
     uint64_t assigned_ids_ = 0;
@@ -295,6 +328,16 @@ class Broker::State {
     Fifo<OwnedWill> wills_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
+    std::vector<Session*> congested_;
+    Fifo<ConnectionId> paused_for_memory_;
+    base::MonoTime throttled_until_{};  // then some of them may publish a message
+    bool sql_may_publish_ = true;       // one batch, though memory is full
+    // Could go on, if not in this turn: the transport was faster than client_buffer, or the search
+    // for retained messages took long enough.
+    std::vector<ConnectionId> to_pump_;
+    static constexpr size_t kSearchSteps = 20000;  // in a turn, some milliseconds
+    static constexpr size_t kSearchShare = 2000;   // of one session at a time
+    size_t search_budget_ = kSearchSteps;
 
     // Scratch, reused.
     mqtt::Publish publish_;   // being decoded

@@ -40,6 +40,7 @@ void Broker::State::handle_subscribe(Connection& c, const mqtt::Subscribe& subsc
         }
         // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
         bool retained = wanted.retain_handling == 0 || (wanted.retain_handling == 1 && is_new);
+        if (mqtt::is_shared_filter(wanted.filter)) retained = false;  // section 4.8.2
         if (retained) queue_retained(session, wanted, static_cast<Qos>(code), identifier);
     }
     answer(c, suback, session.persistent && changed);
@@ -63,10 +64,10 @@ void Broker::State::answer(Connection& c, const mqtt::Packet& packet, bool when_
 // The granted QoS, or an error.
 ReasonCode Broker::State::subscribe_one(Session& session, const mqtt::Subscription& wanted,
                                         uint32_t identifier, bool& is_new) {
-    if (mqtt::is_shared_filter(wanted.filter)) {
-        return ReasonCode::kSharedSubscriptionsNotSupported;
-    }
-    if (!mqtt::is_valid_topic_filter(wanted.filter)) return ReasonCode::kTopicFilterInvalid;
+    // Shared ones are for 3.1.1 as well, to which the codec takes them for filters like any other.
+    bool valid = mqtt::is_shared_filter(wanted.filter) ? mqtt::is_valid_shared_filter(wanted.filter)
+                                                       : mqtt::is_valid_topic_filter(wanted.filter);
+    if (!valid) return ReasonCode::kTopicFilterInvalid;
     auto found = session.subscriptions.find(wanted.filter);
     is_new = found == session.subscriptions.end();
     if (is_new) {

@@ -5,6 +5,59 @@
 namespace pgmqtt::broker {
 
 void SubscriptionTree::add(base::ByteView filter, Subscription& subscription) {
+    if (mqtt::is_shared_filter(filter)) {
+        join(filter, subscription);
+    } else {
+        add_to_tree(filter, subscription);
+    }
+}
+
+void SubscriptionTree::remove(Subscription& subscription) {
+    if (subscription.group != nullptr) {
+        leave(subscription);
+    } else {
+        remove_from_tree(subscription);
+    }
+}
+
+void SubscriptionTree::join(base::ByteView filter, Subscription& subscription) {
+    auto found = groups_.find(filter);
+    if (found == groups_.end()) {
+        found = groups_.try_emplace(std::string(filter)).first;
+        ShareGroup& added = found->second;
+        added.id = ++last_group_;
+        added.entry.group = &added;
+        groups_by_id_.emplace(added.id, &*found);
+        add_to_tree(mqtt::parse_shared_filter(filter)->filter, added.entry);
+    }
+    constexpr uint32_t kPrefixLevels = 2;  // `$share` and the name
+    ShareGroup& group = found->second;
+    subscription.group = &group;
+    subscription.levels = group.entry.levels + kPrefixLevels;
+    subscription.position = static_cast<uint32_t>(group.members.size());
+    group.members.push_back(&subscription);
+}
+
+void SubscriptionTree::leave(Subscription& subscription) {
+    ShareGroup& group = *subscription.group;
+    Subscription* last = group.members.back();
+    group.members[subscription.position] = last;
+    last->position = subscription.position;
+    group.members.pop_back();
+    subscription.group = nullptr;
+    if (!group.members.empty()) return;
+    remove_from_tree(group.entry);
+    auto by_id = groups_by_id_.find(group.id);
+    groups_.erase(groups_.find(by_id->second->first));
+    groups_by_id_.erase(by_id);
+}
+
+ShareGroup* SubscriptionTree::find_group(uint64_t id) const {
+    auto found = groups_by_id_.find(id);
+    return found != groups_by_id_.end() ? &found->second->second : nullptr;
+}
+
+void SubscriptionTree::add_to_tree(base::ByteView filter, Subscription& subscription) {
     Tree::NodeId node = Tree::kRoot;
     uint32_t levels = 0;
     mqtt::for_each_level(filter, [&](base::ByteView level) {
@@ -21,7 +74,7 @@ void SubscriptionTree::add(base::ByteView filter, Subscription& subscription) {
     subscriptions.push_back(&subscription);
 }
 
-void SubscriptionTree::remove(Subscription& subscription) {
+void SubscriptionTree::remove_from_tree(Subscription& subscription) {
     Tree::NodeId node = subscription.node;
     std::vector<Subscription*>& subscriptions = tree_.value(node).subscriptions;
     Subscription* last = subscriptions.back();

@@ -7,7 +7,8 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry()});
+    return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief(),
+                     next_given_up()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -40,7 +41,8 @@ void Broker::State::tick(Now now) {
         if (c == nullptr || c->armed != entry.at) continue;  // gone, or armed anew since
         c->armed = base::kNever;
         // Whom we do not read we cannot call silent.
-        constexpr uint8_t kOurFault = kPausedForAcknowledgements | kPausedForPending;
+        constexpr uint8_t kOurFault =
+            kPausedForAcknowledgements | kPausedForPending | kPausedForMemory;
         if ((c->paused & kOurFault) != 0) c->last_input = now.mono;
         if (due(*c) <= now.mono) {
             time_out(*c);
@@ -62,6 +64,9 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    give_up_on_stuck();
+    pump_waiting();
+    relieve_memory();
     settle(now);
 }
 

@@ -110,6 +110,7 @@ void Server::State::reserve_queues() {
     queue_.reserve(2 * slots);
     serving_.reserve(2 * slots);
     closing_.reserve(2 * slots);
+    starved_.reserve(2 * slots);
     closed_.reserve(2 * slots);
 }
 

@@ -43,6 +43,7 @@ struct Connection {
     bool writable : 1 = false;    // reported since the last write
     bool hangup : 1 = false;      // the stream's end was reported: read until it is seen
     bool ended : 1 = false;       // the stream's end was seen
+    bool starved : 1 = false;     // not read: it holds much, and all together hold too much
     bool show_again : 1 = false;  // resumed: the handler has not seen the rest of the input since
 
     bool output_blocked : 1 = false;

@@ -67,6 +67,7 @@ size_t Server::input_bytes() const {
 
 void Server::State::turn(Handler& handler) {
     collect_events();
+    feed_starved();
     serve_queue(handler);
     settle(handler);
     // After settling: who left makes room for who waits. After serving: a storm of connects cannot
@@ -76,11 +77,14 @@ void Server::State::turn(Handler& handler) {
 }
 
 bool Server::State::has_backlog() const {
-    return !queue_.empty() || !closing_.empty() || !closed_.empty();
+    const bool can_feed =
+        !starved_.empty() && (favoured_ == ConnectionTable::kNone || has_input_room());
+    return !queue_.empty() || !closing_.empty() || !closed_.empty() || can_feed;
 }
 
 int Server::State::deadline_ms() const {
     base::MonoTime due = listeners.suspended() ? retry_accept_at_ : base::kNever;
+    if (favoured_ != ConnectionTable::kNone) due = std::min(due, favoured_until_);
     const uint32_t first = table.first_lingering();
     if (first != ConnectionTable::kNone) due = std::min(due, table.at(first).linger_until);
     if (due == base::kNever) return -1;

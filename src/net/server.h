@@ -51,6 +51,11 @@ struct Limits {
     size_t read_budget = 256 << 10;  // bytes read per connection and turn
     size_t turn_budget = 4 << 20;    // the same of all together, shared evenly: bounds the turn
     size_t max_input = 1 << 20;      // bytes buffered for one incomplete packet
+    // Bytes buffered for all of them. Above it whoever holds more than an even share of half of
+    // this is not read, but for one at a time, so that packets go on to become complete. At worst
+    // twice this, 8 KiB a connection and max_input are buffered (in blocks of up to twice as much).
+    size_t max_input_total = 64 << 20;
+    uint32_t stall_ms = 2000;  // what that one may take, or it ends
     uint32_t accepts_per_turn = 64;
     uint32_t linger_ms = 1000;  // after our close: drain the peer's bytes so an RST eats nothing
 };

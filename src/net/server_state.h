@@ -24,6 +24,8 @@ namespace pgmqtt::net {
 // it.
 inline constexpr size_t kReadBytes = 64 << 10;
 inline constexpr size_t kMovedInput = 4 << 10;
+// What it takes when there is little room for input.
+inline constexpr size_t kScarceReadBytes = 4 << 10;
 inline constexpr size_t kScratchBytes = kMovedInput + kReadBytes;
 
 class Server::State {
@@ -86,6 +88,14 @@ class Server::State {
     void finish(uint32_t slot, std::string_view reason) noexcept;
     void fail(uint32_t slot, int error) noexcept;
 
+    // input_limit.cpp: Limits::max_input_total
+    bool has_input_room() const;
+    size_t input_share() const;
+    bool may_read(uint32_t slot);
+    void feed_starved();
+    void feed(uint32_t slot);
+    uint32_t largest_starved() const;
+
     void enqueue(uint32_t slot);
     void watch(uint32_t slot, bool read, bool write);
     void count_input(Connection& connection);
@@ -95,6 +105,9 @@ class Server::State {
     std::vector<uint32_t> serving_;
     std::vector<uint32_t> closing_;  // close() was called: settle() starts it
     std::vector<Closed> closed_;     // on_closed() is due
+    std::vector<uint32_t> starved_;  // not read for want of memory; may hold some that are by now
+    uint32_t favoured_ = ConnectionTable::kNone;  // read all the same
+    base::MonoTime favoured_until_{};
 
     std::unique_ptr<char[]> scratch_;  // what idle connections would each need for reading
     int reserve_fd_;                   // given up to accept and refuse when there are none left

@@ -32,7 +32,7 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
         } else if (c.phase == Phase::kOpen) {
             read(slot, budget, handler);
             // The last words of a peer that does not listen any more are worth hearing.
-            const bool heard = !c.readable || c.paused;
+            const bool heard = !c.readable || c.paused || c.starved;
             if (broken && heard && c.phase == Phase::kOpen) fail(slot, c.write_error);
         }
     } catch (const std::bad_alloc&) {
@@ -40,7 +40,7 @@ void Server::State::serve(uint32_t slot, size_t budget, Handler& handler) {
     }
     if (!c.alive()) return;
     count_input(c);
-    if (c.readable && !c.paused && c.phase == Phase::kOpen) enqueue(slot);
+    if (c.readable && !c.paused && !c.starved && c.phase == Phase::kOpen) enqueue(slot);
 }
 
 bool Server::State::shake_hands(uint32_t slot) {
@@ -73,8 +73,9 @@ void Server::State::read(uint32_t slot, size_t budget, Handler& handler) {
         c.show_again = false;
         if (!c.input.empty()) show(slot, c.input.bytes(), true, handler);
     }
-    while (c.phase == Phase::kOpen && c.readable && !c.paused && budget > 0) {
+    while (c.phase == Phase::kOpen && c.readable && !c.paused && budget > 0 && may_read(slot)) {
         budget -= read_once(slot, budget, handler);
+        count_input(c);
     }
 }
 
@@ -92,6 +93,7 @@ size_t Server::State::read_once(uint32_t slot, size_t budget, Handler& handler) 
         std::memcpy(into, c.input.bytes().data(), c.input.size());
         into += c.input.size();
     }
+    if (!has_input_room()) room = std::min(room, kScarceReadBytes);
     const IoResult result = c.transport->read(into, std::min(room, budget));
     note_read(slot, result);
     if (result.bytes > 0 && in_place) {
@@ -203,7 +205,7 @@ void Server::State::begin_close(uint32_t slot, const char* reason) {
     Connection& c = table.at(slot);
     c.phase = Phase::kClosing;
     c.close_reason = reason;
-    c.paused = c.show_again = false;
+    c.paused = c.show_again = c.starved = false;
     c.readable = !c.ended;  // what came while it was paused
     watch(slot, true, c.watching_write);
     const std::chrono::milliseconds linger(limits.linger_ms);
@@ -262,6 +264,8 @@ void Server::State::finish(uint32_t slot, std::string_view reason) noexcept {
     c.transport.reset();
     c.input.release();
     count_input(c);
+    c.starved = false;
+    if (favoured_ == slot) favoured_ = ConnectionTable::kNone;
     table.unlinger(slot);
     c.phase = Phase::kDead;
     closed_.push_back(std::move(closed));

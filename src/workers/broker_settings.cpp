@@ -34,6 +34,8 @@ broker::Config broker_config() {
     config.max_subscriptions = static_cast<uint32_t>(settings.max_subscriptions);
     config.max_retained = static_cast<uint32_t>(settings.max_retained);
     config.max_retained_bytes = static_cast<uint64_t>(settings.max_retained_bytes) * kKilobyte;
+    // A quarter is for input: see network_limits().
+    config.max_memory = static_cast<uint64_t>(settings.max_memory) * kKilobyte / 4 * 3;
     // What waits for store and sinks may take an eighth of the broker's memory.
     config.max_pending_bytes = static_cast<size_t>(settings.max_memory) * kKilobyte / 8;
     return config;
@@ -45,6 +47,8 @@ net::Limits network_limits() {
     limits.read_budget = static_cast<size_t>(settings.client_buffer);
     // 5: the fixed header of the largest packet.
     limits.max_input = static_cast<size_t>(settings.max_packet_size) + 5;
+    // At worst twice as much is buffered, which makes it a quarter.
+    limits.max_input_total = static_cast<size_t>(settings.max_memory) * 1024 / 8;
     return limits;
 }
 

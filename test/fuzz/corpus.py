@@ -2,7 +2,7 @@
 """corpus.py TABLES OUT: seeds for the fuzz targets from test/packets/*.tsv.
 
 OUT/decode has a file for each packet, led by the byte decode_fuzz.cpp reads; OUT/frame has a stream
-for each table and sender.
+for each table and sender. OUT/broker has courses of events as broker_fuzz.cpp reads them.
 """
 import pathlib
 import sys
@@ -25,3 +25,20 @@ for table in sorted(tables.glob("*.tsv")):
         streams.setdefault(sender, bytearray(b"\x01")).extend(seed[1:])
     for sender, stream in streams.items():
         (out / "frame" / f"{table.stem}_{sender}").write_bytes(stream)
+
+# Steps: operation | peer << 4, then what the operation reads. Here: peers 0 to 3 connect (5.0 and
+# 3.1.1), subscribe, publish, acknowledge; some stall, vanish and come back.
+CONNECTS = [(0x00, 0x04, 0x04), (0x10, 0x15, 0x00), (0x20, 0x20, 0x0A), (0x30, 0x24, 0x35)]
+COURSES = {
+    "fan_out": [(0x02, 1, 2), (0x12, 2, 1), (0x22, 0, 0)] + [(0x33, q, 1, 1) for q in range(3)],
+    "shared": [(0x02, 1, 4), (0x12, 1, 4), (0x22, 1, 5)] + [(0x33, 1, 1, i) for i in range(6)]
+    + [(0x06, 4), (0x18,), (0x28,), (0x0C, 20)],
+    "retained": [(0x33, 4, 1, 1), (0x33, 5, 2, 1), (0x02, 1, 2), (0x0A, 1), (0x0A, 2), (0x0B, 1, 0)],
+    "slow": [(0x02, 1, 2), (0x09,)] + [(0x33, 0x31, 1, i) for i in range(12)] + [(0x09,), (0x0C, 9)],
+    "resume": [(0x02, 2, 2), (0x33, 2, 1, 1), (0x08,), (0x33, 2, 1, 2), CONNECTS[0], (0x0A, 9)],
+    "sql": [(0x02, 1, 2), (0x0D, 3, 0x84, 0x85, 0x8C), (0x0A, 1), (0x0E, 0), (0x0E, 1)],
+}
+(out / "broker").mkdir(parents=True, exist_ok=True)
+for name, steps in COURSES.items():
+    seed = b"".join(bytes(step) for step in CONNECTS + steps)
+    (out / "broker" / name).write_bytes(seed)

@@ -37,7 +37,7 @@ TEST_F(ConnectTest, ConnackOf5AdvertisesWhatWorks) {
     EXPECT_EQ(connack.properties.retain_available, std::nullopt);
     EXPECT_EQ(connack.properties.maximum_packet_size, 268435455u);
     EXPECT_EQ(connack.properties.topic_alias_maximum, 17);
-    EXPECT_EQ(connack.properties.shared_subscription_available, 0);
+    EXPECT_FALSE(connack.properties.shared_subscription_available.has_value());
     EXPECT_EQ(connack.properties.session_expiry_interval, std::nullopt);
     EXPECT_EQ(connack.properties.assigned_client_identifier, std::nullopt);
     EXPECT_EQ(connack.properties.server_keep_alive, std::nullopt);

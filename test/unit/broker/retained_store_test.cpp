@@ -25,7 +25,7 @@ MessagePtr message(std::string topic, std::string payload = "x",
     return made;
 }
 
-std::vector<std::string> topics(const RetainedStore& store, base::ByteView filter,
+std::vector<std::string> topics(RetainedStore& store, base::ByteView filter,
                                 base::MonoTime now = kNow) {
     std::vector<MessagePtr> found;
     store.collect(filter, now, found);

@@ -1,0 +1,56 @@
+// Shared subscriptions, section 4.8.2: which member of a group gets the message.
+#include <algorithm>
+
+#include "broker/state.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+// The lower, the sooner the client has the message.
+enum Readiness : int { kAtOnce, kQueued, kWhenItIsBack, kNoRoom };
+
+}  // namespace
+
+// A copy of its own, also for who has it by another subscription: section 4.8.2.
+void Broker::State::aim_at_group(ShareGroup& group) {
+    const Subscription& member = choose_member(group, route_.qos, route_.publish->payload.size());
+    Target target{.session = member.session,
+                  .qos = member.qos,
+                  .retain_as_published = member.retain_as_published,
+                  .share = group.id};
+    if (member.identifier != 0) {
+        route_.links.push_back({member.identifier, kNoLink});
+        target.identifiers = static_cast<uint32_t>(route_.links.size() - 1);
+    }
+    route_.targets.push_back(target);
+}
+
+// In turn, but the slow and the absent are passed over while there is somebody else.
+Subscription& Broker::State::choose_member(ShareGroup& group, Qos qos, size_t bytes) {
+    size_t count = group.members.size();
+    size_t best = 0;
+    int best_readiness = kNoRoom + 1;
+    for (size_t i = 0; i < count && best_readiness != kAtOnce; ++i) {
+        size_t index = (group.next + i) % count;
+        const Subscription& member = *group.members[index];
+        int found = readiness(*member.session, std::min(qos, member.qos), bytes);
+        if (found >= best_readiness) continue;
+        best_readiness = found;
+        best = index;
+    }
+    group.next = best + 1;
+    return *group.members[best];
+}
+
+int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) const {
+    const Connection* c = online(session);
+    if (c == nullptr || c->doomed) {
+        return qos != Qos::k0 && fits_queue(session, bytes) ? kWhenItIsBack : kNoRoom;
+    }
+    if (must_queue(session, qos)) return fits_queue(session, bytes) ? kQueued : kNoRoom;
+    bool dropped = qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c));
+    return dropped ? kNoRoom : kAtOnce;
+}
+
+}  // namespace pgmqtt::broker
