@@ -25,12 +25,12 @@ void Broker::State::note_queued(Session& session) {
     if (session.congested || session.stuck || session.connection == nullptr) return;
     if (!queue_exceeds(session, 2)) return;
     session.congested = true;
-    session.took_at = route_.now.mono;
+    session.took_at = now_.mono;
     congested_.push_back(&session);
 }
 
-void Broker::State::note_taken(Session& session, Now now) {
-    session.took_at = now.mono;
+void Broker::State::note_taken(Session& session) {
+    session.took_at = now_.mono;
     session.stuck = false;
     if (session.congested && !queue_exceeds(session, 4)) forget_congestion(session);
 }
@@ -49,10 +49,10 @@ base::MonoTime Broker::State::next_given_up() const {
     return next;
 }
 
-void Broker::State::give_up_on_stuck(Now now) {
+void Broker::State::give_up_on_stuck() {
     for (size_t i = congested_.size(); i-- > 0;) {
         Session& session = *congested_[i];
-        if (session.took_at + kPatience > now.mono) continue;
+        if (session.took_at + kPatience > now_.mono) continue;
         forget_congestion(session);
         session.stuck = true;
     }

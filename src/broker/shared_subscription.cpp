@@ -44,7 +44,7 @@ Subscription& Broker::State::choose_member(ShareGroup& group, Qos qos, size_t by
 }
 
 int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) const {
-    const Connection* c = session.connection;
+    const Connection* c = online(session);
     if (c == nullptr || c->doomed) {
         return qos != Qos::k0 && fits_queue(session, bytes) ? kWhenItIsBack : kNoRoom;
     }
