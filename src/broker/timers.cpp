@@ -1,4 +1,4 @@
-// Keep alive, the time a CONNECT may take, expiry of retained messages.
+// Keep alive, the time a CONNECT may take, what is due of sessions, expiry of retained messages.
 #include <algorithm>
 
 #include "broker/log_text.h"
@@ -7,7 +7,7 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min(timers_.next(), retained_.next_expiry());
+    return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -17,6 +17,7 @@ base::MonoTime Broker::State::due(const Connection& c) {
         case Phase::kConnected:
             return c.patience.count() > 0 ? c.last_input + c.patience : base::kNever;
         case Phase::kAuthenticating:  // waits for us
+        case Phase::kStoring:
         case Phase::kClosing:
             return base::kNever;
     }
@@ -32,9 +33,10 @@ void Broker::State::arm(Connection& c) {
 }
 
 void Broker::State::tick(Now now) {
+    begin_input(now);
     while (timers_.next() <= now.mono) {
-        TimerHeap::Entry entry = timers_.pop();
-        Connection* c = find(entry.connection);
+        auto entry = timers_.pop();
+        Connection* c = find(entry.key);
         if (c == nullptr || c->armed != entry.at) continue;  // gone, or armed anew since
         c->armed = base::kNever;
         // Whom we do not read we cannot call silent.
@@ -45,6 +47,11 @@ void Broker::State::tick(Now now) {
         } else {
             arm(*c);
         }
+    }
+    while (session_timers_.next() <= now.mono) {
+        auto entry = session_timers_.pop();
+        Session* session = find_session(entry.key);
+        if (session != nullptr && session->armed == entry.at) session_timer(*session);
     }
     expired_.clear();
     retained_.remove_expired(now.mono, expired_);

@@ -45,7 +45,7 @@ TEST_F(SubscribeTest, CodesComeInTheOrderOfTheFilters) {
         EXPECT_EQ(suback.packet_id, 300);
         uint8_t shared = is_v5 ? 0x9E : 0x80;
         uint8_t quota = is_v5 ? 0x97 : 0x80;
-        EXPECT_EQ(suback.codes, (std::vector<uint8_t>{1, shared, 0, 1, quota, 0}));
+        EXPECT_EQ(suback.codes, (std::vector<uint8_t>{2, shared, 0, 1, quota, 0}));
         EXPECT_EQ(counters().subscriptions, 3u);
     }
 }
