@@ -21,7 +21,7 @@ class Threads:
     """Runs functions side by side; joined, it raises what one of them raised."""
 
     def __init__(self, *functions):
-        self._errors = []
+        self.errors = []
         self._threads = [threading.Thread(target=self._run, args=(function,), daemon=True)
                          for function in functions]
         for thread in self._threads:
@@ -31,17 +31,14 @@ class Threads:
         try:
             function()
         except BaseException as error:
-            self._errors.append(error)
-
-    def check(self):
-        if self._errors:
-            raise self._errors[0]
+            self.errors.append(error)
 
     def join(self):
         for thread in self._threads:
             thread.join(60)
             assert not thread.is_alive(), "a client hangs"
-        self.check()
+        if self.errors:
+            raise self.errors[0]
 
 
 def in_order(numbers):
@@ -58,8 +55,8 @@ def one_round(server, publishers, subscriber, dice, number):
     target = sum(len(publisher.acknowledged) for publisher in publishers) + dice.randrange(1, 600)
 
     def enough():
-        threads.check()
-        return sum(len(publisher.acknowledged) for publisher in publishers) >= target
+        acknowledged = sum(len(publisher.acknowledged) for publisher in publishers)
+        return acknowledged >= target or threads.errors
 
     wait_for(enough, "acknowledgements", 60, every=0.001)
     server.kill9(everyone=number % 2 == 0)
