@@ -19,6 +19,12 @@ void Broker::set_sinks(std::vector<SinkRoute> sinks) {
 void Broker::load_retained(const MessageView& message, Now now) {
     state_->load_retained(message, now);
 }
+void Broker::load(const StoreRecord& record, Now now) {
+    state_->load(record, now);
+}
+void Broker::loaded(Now now) {
+    state_->loaded(now);
+}
 
 void Broker::accepted(ConnectionId connection, Peer peer, Now now) {
     state_->accepted(connection, std::move(peer), now);
@@ -71,6 +77,12 @@ base::MonoTime Broker::next_timer() const {
 }
 void Broker::tick(Now now) {
     state_->tick(now);
+}
+bool Broker::disconnect_client(ByteView client_id, ReasonCode reason, Now now) {
+    return state_->disconnect_client(client_id, reason, now);
+}
+bool Broker::delete_session(ByteView client_id, Now now) {
+    return state_->delete_session(client_id, now);
 }
 void Broker::shut_down(Now now) {
     state_->shut_down(now);
@@ -129,6 +141,7 @@ void Broker::State::set_sinks(const std::vector<SinkRoute>& routes) {
 }
 
 void Broker::State::accepted(ConnectionId id, Peer peer, Now now) {
+    begin_input(now);
     if (id.slot >= connections_.size()) connections_.resize(id.slot + 1);
     // A slot is free before it is used again; if not, nobody may be left dangling.
     if (connections_[id.slot]) disconnected(connections_[id.slot]->id, now);
@@ -142,11 +155,12 @@ void Broker::State::accepted(ConnectionId id, Peer peer, Now now) {
 }
 
 void Broker::State::disconnected(ConnectionId id, Now now) {
+    begin_input(now);
     Connection* c = find(id);
     if (c == nullptr) return;
-    if (c->phase == Phase::kConnected) {
+    if (c->session != nullptr) {
         ++counters_.connections_lost;
-        end_session(*c, true);
+        leave(*c, true);
     }
     output_bytes_ -= c->output_counted;
     connections_[id.slot].reset();
@@ -154,32 +168,35 @@ void Broker::State::disconnected(ConnectionId id, Now now) {
 }
 
 void Broker::State::drained(ConnectionId id, Now now) {
+    begin_input(now);
     Connection* c = find(id);
     if (c == nullptr) return;
     count_output(*c);
     c->behind = !c->outbox.empty();
     if (c->phase != Phase::kConnected) return;
     if (c->outbox.size() <= config_.client_buffer) resume(*c, kPausedForOutput);
-    pump(*c->session, now);
+    pump(*c->session);
     settle(now);
 }
 
 void Broker::State::shut_down(Now now) {
+    begin_input(now);
     shutting_down_ = true;
-    // The wills first: whoever is still connected may get them.
+    // The wills first: whoever is still connected may get them. One with a delay that its session
+    // lives to see is stored with it, and published by the broker after us.
     for (const auto& c : connections_) {
-        if (c == nullptr || c->session == nullptr || !c->will) continue;
-        wills_.push_back({std::move(c->will), c->session->client_id, c->session->username});
+        if (c == nullptr || c->session == nullptr || !c->session->will) continue;
+        Session& session = *c->session;
+        if (session.expiry_interval == 0 || session.will_delay == 0) will_is_due(session);
     }
     settle(now);
     for (const auto& c : connections_) {
         if (c == nullptr || c->phase == Phase::kClosing) continue;
-        if (c->phase == Phase::kConnected) {
-            send_disconnect(*c, ReasonCode::kServerShuttingDown);
-            end_session(*c, false);
-        }
+        send_disconnect(*c, ReasonCode::kServerShuttingDown);
+        if (c->session != nullptr) leave(*c, true);
         close(*c, "");
     }
+    settle(now);
 }
 
 void Broker::State::end_turn() {

@@ -49,6 +49,13 @@ class Broker {
     // At start, before any client: what pgmqtt.retained holds.
     void load_retained(const MessageView& message, Now now);
 
+    // At start, before any client: what the store holds of sessions, as kSession, kSubscribe,
+    // kMessage, kDelivery and kReceived records, all of a kind before the next kind. Then once
+    // loaded(): every session is disconnected since its disconnected_at, or since now if it said
+    // connected; what expired meanwhile ends, wills that came due are published.
+    void load(const StoreRecord& record, Now now);
+    void loaded(Now now);
+
     // --- inputs of the network
     void accepted(ConnectionId connection, Peer peer, Now now);
 
@@ -87,6 +94,10 @@ class Broker {
     // --- time
     base::MonoTime next_timer() const;  // kNever: nothing to wait for
     void tick(Now now);
+
+    // --- steering from SQL. False: there is no such client, or session.
+    bool disconnect_client(base::ByteView client_id, mqtt::ReasonCode reason, Now now);
+    bool delete_session(base::ByteView client_id, Now now);
 
     // DISCONNECT 0x8B (5.0), wills as the specification says; everybody into Turn::close.
     void shut_down(Now now);

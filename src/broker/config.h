@@ -17,6 +17,8 @@ struct Config {
     QueuePolicy queue_policy = QueuePolicy::kDropOldest;
     size_t client_buffer = 256 << 10;  // bytes of unsent output before QoS 0 is dropped
     uint16_t max_keep_alive = 65535;   // seconds
+    // Seconds. What a session may outlive its connection; 3.x sessions that are not clean get it.
+    uint32_t max_session_expiry = 30 * 24 * 3600;
     uint32_t connect_timeout_ms = 10000;
     uint32_t max_subscriptions = 1000;  // per session
     uint32_t max_retained = 1000000;

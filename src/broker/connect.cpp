@@ -69,10 +69,6 @@ Refusal judge(const mqtt::Connect& connect) {
         if (needs_id) return {ReasonCode::kClientIdentifierNotValid, "client identifier is empty"};
     }
     if (connect.will) {
-        // We advertise Maximum QoS 1 [MQTT-3.2.2-12]; 3.x cannot know and gets QoS 1.
-        if (connect.version == Version::k5 && connect.will->qos == Qos::k2) {
-            return {ReasonCode::kQosNotSupported, "will with QoS 2"};
-        }
         if (mqtt::begins_with_dollar(connect.will->topic) &&
             !connect.will->topic.starts_with(kBridgeState)) {
             return {ReasonCode::kTopicNameInvalid, "will topic begins with $"};
@@ -138,6 +134,7 @@ void Broker::State::refuse_connect(Connection& c, ReasonCode reason, const char*
 }
 
 void Broker::State::authenticated(ConnectionId id, const AuthVerdict& verdict, Now now) {
+    begin_input(now);
     Connection* c = find(id);
     if (c == nullptr || c->phase != Phase::kAuthenticating) return;
     std::string packet = std::exchange(c->connect_packet, {});
@@ -149,39 +146,68 @@ void Broker::State::authenticated(ConnectionId id, const AuthVerdict& verdict, N
     auto state = mqtt::next_frame(packet, mqtt::kMaxPacketSize, frame);
     auto connect = mqtt::decode_connect(frame);
     if (!state.ok() || !connect.ok()) return;  // it was good before
-    accept_connect(*c, *connect, verdict.username, now);
+    accept_connect(*c, *connect, verdict.username);
     settle(now);
 }
 
 void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
-                                   const std::string& username, Now now) {
+                                   const std::string& username) {
     mqtt::Connack connack;
     std::string client_id(connect.client_id);
     if (client_id.empty()) {
         client_id = assign_client_id();  // [MQTT-3.1.3-6]
         connack.properties.assigned_client_identifier = client_id;
     }
-    auto existing = sessions_.find(client_id);
-    if (existing != sessions_.end()) take_over(*existing->second->connection, c);
-
-    auto session = std::make_unique<Session>();
-    session->client_id = client_id;
-    session->username = username;
-    session->connection = &c;
-    session->subscriptions = decltype(session->subscriptions)(0, base::SeededBytesHash{seed_});
-    c.session = session.get();
-    sessions_.emplace(client_id, std::move(session));
-
-    ++counters_.clients;
+    Session* session = find_session(client_id);
+    if (session != nullptr && session->username != username) {
+        return refuse_connect(c, ReasonCode::kNotAuthorized, "its session is of another role");
+    }
+    if (session != nullptr && session->connection != nullptr) {
+        take_over(*session->connection, c);
+        session = find_session(client_id);  // it may have ended with its connection
+    }
+    if (session != nullptr && connect.clean_start) {  // [MQTT-3.1.2-4]
+        end_session(*session);
+        session = nullptr;
+    }
+    connack.session_present = session != nullptr && c.version != Version::k31;  // [MQTT-3.2.2-3]
     agree_on_limits(c, connect, connack);
-    send(c, connack);
-    if (c.phase == Phase::kClosing) return;  // too large for this client
+    uint32_t expiry = agree_on_expiry(connect, connack);
+    if (session == nullptr) session = &begin_session(client_id, username, expiry);
+
+    session->connection = &c;
+    session->expiry_interval = expiry;
+    session->disconnected_at = base::WallTime::max();
+    session->will.reset();  // [MQTT-3.1.3-9]
+    session->will_due = base::kNever;
+    session->will_delay = 0;
+    if (connect.will) keep_will(*session, c, *connect.will);
+    c.session = session;
+    ++counters_.clients;
+    bytes_.clear();
+    mqtt::encode(connack, c.version, bytes_);
+    if (bytes_.size() > c.maximum_packet_size) {
+        return disconnect_for(c, ReasonCode::kPacketTooLarge, "CONNACK is over its maximum");
+    }
+    c.connack = bytes_;
+    if (!session->persistent) return open(c);
+    c.phase = Phase::kStoring;
+    save_session(*session);
+    wait_for_store({.kind = StoreWait::Kind::kConnack, .connection = c.id});
+}
+
+// CONNACK, and what the session has for the client.
+void Broker::State::open(Connection& c) {
+    c.outbox.tail().append(c.connack);
+    sent(c, c.connack.size());
+    std::string().swap(c.connack);
     ++counters_.connects;
-    if (connect.will) keep_will(c, *connect.will, now);
     c.phase = Phase::kConnected;
-    c.last_input = now.mono;
+    c.last_input = now_.mono;
     arm(c);
     resume(c, kPausedForAuthentication);
+    flush_releases(*c.session);
+    if (c.phase == Phase::kConnected) pump(*c.session);
 }
 
 // The client that was there before [MQTT-3.1.4-3].
@@ -190,7 +216,7 @@ void Broker::State::take_over(Connection& old, const Connection& by) {
     std::string text = describe(old) + ": its client identifier connected again from " +
                        by.peer.address + ":" + std::to_string(by.peer.port);
     send_disconnect(old, ReasonCode::kSessionTakenOver);
-    end_session(old, true);
+    leave(old, true);
     close(old, std::move(text));
 }
 
@@ -202,15 +228,12 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
     if (connect.version == Version::k5) {
         const mqtt::Properties& asked = connect.properties;
         c.receive_maximum = asked.receive_maximum.value_or(65535);
-        c.session_expiry_interval = asked.session_expiry_interval.value_or(0);
         c.problem_information = asked.request_problem_information.value_or(1) != 0;
         c.alias_maximum = config_.topic_alias_maximum;
         c.outgoing_aliases.allow(asked.topic_alias_maximum.value_or(0));
 
         mqtt::Properties& told = connack.properties;
-        if (c.session_expiry_interval > 0) told.session_expiry_interval = 0;
         if (c.receive_quota < 65535) told.receive_maximum = c.receive_quota;
-        told.maximum_qos = 1;
         told.maximum_packet_size = std::min(c.packet_size_limit, mqtt::kMaxRemainingLength);
         if (c.alias_maximum > 0) told.topic_alias_maximum = c.alias_maximum;
         // 0 asks for no keep alive, which is more than any limit.
@@ -222,6 +245,18 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
         }
     }
     c.patience = std::chrono::milliseconds(keep_alive * 1500);  // [MQTT-3.1.2-22]
+}
+
+// How long the session may outlive its connection.
+uint32_t Broker::State::agree_on_expiry(const mqtt::Connect& connect,
+                                        mqtt::Connack& connack) const {
+    if (connect.version != Version::k5) {
+        return connect.clean_start ? 0 : config_.max_session_expiry;
+    }
+    uint32_t asked = connect.properties.session_expiry_interval.value_or(0);
+    if (asked <= config_.max_session_expiry) return asked;
+    connack.properties.session_expiry_interval = config_.max_session_expiry;
+    return config_.max_session_expiry;
 }
 
 std::string Broker::State::assign_client_id() {

@@ -22,6 +22,7 @@ struct Session;
 enum class Phase : uint8_t {
     kAwaitingConnect,
     kAuthenticating,  // CONNECT was good, the answer of authenticated() is outstanding
+    kStoring,         // has its session; CONNACK waits until that is stored
     kConnected,
     kClosing,  // in Turn::close; nothing more is read or sent
 };
@@ -35,12 +36,14 @@ enum PauseReason : uint8_t {
     kPausedForMemory = 16,           // max_memory
 };
 
-// A PUBACK that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2].
-struct OwedPuback {
+// A PUBACK or PUBREC that is owed. They leave in the order of the PUBLISHes [MQTT-4.6.0-2]
+// [MQTT-4.6.0-3].
+struct OwedAck {
+    mqtt::PacketType type = mqtt::PacketType::kPuback;
     uint16_t packet_id = 0;
     bool ready = false;
     mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
-    std::string reason_string;
+    std::string reason_string{};
 };
 
 struct Connection {
@@ -57,13 +60,12 @@ struct Connection {
     size_t output_counted = 0;  // its share of State::output_bytes_
 
     std::string connect_packet;  // while kAuthenticating; decoded again then
-    Session* session = nullptr;  // while kConnected
-    MessagePtr will;
+    std::string connack;         // while kStoring
+    Session* session = nullptr;  // while kStoring and kConnected
 
     // What the client said in CONNECT.
     uint32_t receive_maximum = 65535;
     uint32_t maximum_packet_size = UINT32_MAX;
-    uint32_t session_expiry_interval = 0;
     bool problem_information = true;
 
     // What we said in CONNACK; a reload changes it for the next connection only.
@@ -74,8 +76,9 @@ struct Connection {
     std::vector<std::string> aliases;  // from the client; index is the alias
     OutgoingAliases outgoing_aliases;
 
-    Fifo<OwedPuback> owed;
+    Fifo<OwedAck> owed;
     uint64_t first_owed = 0;  // number of owed.front()
+    size_t receiving = 0;     // PUBLISHes of this connection that are not completed
 
     // Timers: `armed` is when the heap will ask about this connection, `last_input` and
     // `connect_deadline` decide then.

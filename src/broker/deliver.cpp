@@ -6,30 +6,59 @@
 
 namespace pgmqtt::broker {
 
-void Broker::State::deliver(const Target& target) {
+void Broker::State::deliver(const Target& target, Routed& routed) {
     Session& session = *target.session;
-    Connection& c = *session.connection;
-    if (c.doomed) return;
-    // [MQTT-3.8.4-8]; no more than Maximum QoS 1 was granted.
-    Qos qos = std::min(route_.qos, target.qos);
+    Qos qos = std::min(route_.qos, target.qos);                 // [MQTT-3.8.4-8]
     bool retain = target.retain_as_published && route_.retain;  // [MQTT-3.3.1-12] [MQTT-3.3.1-13]
+    if (session.persistent && qos != Qos::k0) return deliver_stored(target, qos, retain, routed);
+    Connection* c = online(session);
+    if (c == nullptr || c->doomed) return;  // QoS 0 does not wait for absent clients
 
-    if (must_queue(session, qos)) return enqueue(session, target, qos, retain);
-    if (qos == Qos::k0 && (c.outbox.size() > config_.client_buffer || is_behind(c))) {
+    if (must_queue(session, qos)) {
+        if (make_room(session, qos, route_bytes())) {
+            push_queue(session, route_delivery(target, qos, retain));
+        }
+        return;
+    }
+    if (qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c))) {
         ++counters_.dropped_slow_qos0;
         return;
     }
-    send_now(c, target, qos, retain);
+    send_now(*c, target, qos, retain);
 }
 
-// What waits goes first [MQTT-4.6.0-5]. QoS 0 passes waiting QoS 1, which is another order, but not
-// retained messages: those may be of its own topic.
+// Whether the client is there or not: it leaves when it is stored, and from the window.
+void Broker::State::deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed) {
+    Session& session = *target.session;
+    bool waits = online(session) == nullptr || must_queue(session, qos);
+    if (waits && !make_room(session, qos, route_bytes())) return;
+    Delivery delivery = route_delivery(target, qos, retain);
+    save_delivery(session, delivery, &routed);
+    if (waits) return push_queue(session, std::move(delivery));
+    session.window.push(std::move(delivery));
+    ++counters_.inflight;
+}
+
+Delivery Broker::State::route_delivery(const Target& target, Qos qos, bool retain) {
+    Delivery delivery{.message = route_message(),
+                      .qos = qos,
+                      .retain = retain,
+                      .identifiers = {},
+                      .share = target.share};
+    for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
+        delivery.identifiers.push_back(route_.links[link].identifier);
+    }
+    return delivery;
+}
+
+// What waits goes first [MQTT-4.6.0-5]. QoS 0 passes waiting QoS 1 and 2, which is another order,
+// but not retained messages: those may be of its own topic.
 bool Broker::State::must_queue(const Session& session, Qos qos) const {
     if (!session.retained.empty() || session.queued_qos0 > 0) return true;
     if (qos == Qos::k0) return false;
-    const Connection& c = *session.connection;
-    return !session.queue.empty() || session.window.full(window_limit(c)) ||
-           c.outbox.size() > output_limit();
+    const Connection* c = online(session);
+    return c == nullptr || c->doomed || !session.queue.empty() ||
+           !session.window.has_room(window_limit(*c)) || c->outbox.size() > output_limit();
 }
 
 size_t Broker::State::window_limit(const Connection& c) const {
@@ -52,8 +81,13 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
     std::string& tail = c.outbox.tail();
     size_t start = tail.size();
     tail.append(encoded.bytes);
-    if (qos == Qos::k1) {
-        uint16_t id = target.session->window.start();
+    if (qos != Qos::k0) {
+        Delivery delivery{.qos = qos};
+        if (target.share != 0) {  // another member may need it
+            delivery = route_delivery(target, qos, retain);
+            delivery.may_be_sent = true;
+        }
+        uint16_t id = target.session->window.push_sent(std::move(delivery));
         ++counters_.inflight;
         tail[start + encoded.identifier_at] = static_cast<char>(id >> 8);
         tail[start + encoded.identifier_at + 1] = static_cast<char>(id & 0xFF);
@@ -98,7 +132,7 @@ const Variant& Broker::State::odd_variant(const Connection& c, const Target& tar
 }
 
 const Variant& Broker::State::variant(Version version, Qos qos, bool retain) {
-    size_t index = (version == Version::k5 ? 4u : 0u) | static_cast<size_t>(qos) << 1 |
+    size_t index = (version == Version::k5 ? 6u : 0u) + static_cast<size_t>(qos) * 2 +
                    static_cast<size_t>(retain);
     Variant& variant = route_.variants[index];
     if (variant.route == route_.number) return variant;
@@ -123,18 +157,17 @@ void Broker::State::encode_variant(Variant& variant, Version version) {
     variant.identifier_at = header + 2 + publish.topic.size();
 }
 
-void Broker::State::enqueue(Session& session, const Target& target, Qos qos, bool retain) {
-    size_t bytes = route_bytes();
-    if (!make_room(session, qos, bytes)) return;
-    Delivery delivery{.message = route_message(), .qos = qos, .retain = retain, .identifiers = {}};
-    for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
-        delivery.identifiers.push_back(route_.links[link].identifier);
-    }
-    session.queue.push_back(std::move(delivery));
+void Broker::State::push_queue(Session& session, Delivery delivery) {
+    size_t bytes = delivery.message->bytes();
     session.queued_bytes += bytes;
-    if (qos == Qos::k0) ++session.queued_qos0;
+    if (delivery.qos == Qos::k0) ++session.queued_qos0;
     ++counters_.queued;
     counters_.queued_bytes += bytes;
+    if (delivery.message->expires < session.next_expired) {
+        session.next_expired = delivery.message->expires;
+        arm(session);
+    }
+    session.queue.push_back(std::move(delivery));
 }
 
 bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {
@@ -167,13 +200,13 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
                (!within_queue_limits(session, bytes) || session.queue.size() == count ||
                 before - session.queued_bytes < bytes)) {
             if (fits_queue(session, bytes)) return true;
-            pop_queue(session);
+            drop_queued(session);
             ++counters_.dropped_queue_full;
         }
         if (within_queue_limits(session, bytes) && pressure() != Pressure::kFull) return true;
     }
     ++counters_.dropped_queue_full;
-    if (config_.queue_policy == QueuePolicy::kDisconnect) {
+    if (config_.queue_policy == QueuePolicy::kDisconnect && online(session) != nullptr) {
         session.connection->doomed = true;
         doomed_.push_back(session.connection->id);
     }
@@ -181,14 +214,18 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
     return false;
 }
 
-void Broker::State::pop_queue(Session& session) {
-    const Delivery& first = session.queue.front();
+Delivery Broker::State::take_queued(Session& session) {
+    Delivery first = session.queue.take(0);
     size_t bytes = first.message->bytes();
     session.queued_bytes -= bytes;
     if (first.qos == Qos::k0) --session.queued_qos0;
     --counters_.queued;
     counters_.queued_bytes -= bytes;
-    session.queue.pop_front();
+    return first;
+}
+
+void Broker::State::drop_queued(Session& session) {
+    end_delivery(session, take_queued(session));
 }
 
 }  // namespace pgmqtt::broker

@@ -1,4 +1,5 @@
 // DISCONNECT, section 3.14, and every other way in which connections and sessions end.
+#include <algorithm>
 #include <utility>
 
 #include "broker/log_text.h"
@@ -7,14 +8,16 @@
 namespace pgmqtt::broker {
 
 void Broker::State::handle_disconnect(Connection& c, const mqtt::Disconnect& disconnect) {
-    if (disconnect.properties.session_expiry_interval.value_or(0) > 0 &&
-        c.session_expiry_interval == 0) {  // section 3.14.2.2.2
-        return protocol_error(c, ReasonCode::kProtocolError,
-                              "session expiry interval raised from 0");
+    if (auto expiry = disconnect.properties.session_expiry_interval) {
+        if (*expiry > 0 && c.session->expiry_interval == 0) {  // section 3.14.2.2.2
+            return protocol_error(c, ReasonCode::kProtocolError,
+                                  "session expiry interval raised from 0");
+        }
+        c.session->expiry_interval = std::min(*expiry, config_.max_session_expiry);
     }
     ++counters_.disconnects;
     // Only a normal disconnection takes the will back [MQTT-3.14.4-3].
-    end_session(c, disconnect.reason != ReasonCode::kSuccess);
+    leave(c, disconnect.reason != ReasonCode::kSuccess);
     close(c, "");
 }
 
@@ -40,25 +43,23 @@ void Broker::State::disconnect_for(Connection& c, ReasonCode reason, const char*
     text += mqtt::name(reason);
     if (*detail != '\0') text += std::string(": ") + detail;
     send_disconnect(c, reason);
-    if (c.session != nullptr) end_session(c, true);
+    if (c.session != nullptr) leave(c, true);
     close(c, std::move(text));
 }
 
-void Broker::State::end_session(Connection& c, bool publish_will) {
+// The session goes on without its connection, or ends with it.
+void Broker::State::leave(Connection& c, bool publish_will) {
     Session& session = *c.session;
-    if (publish_will && c.will) {
-        wills_.push_back({std::move(c.will), session.client_id, session.username});
-    }
-    c.will.reset();
-    for (auto& [filter, subscription] : session.subscriptions) subscriptions_.remove(subscription);
-    counters_.subscriptions -= session.subscriptions.size();
-    counters_.queued -= session.queue.size();
-    counters_.queued_bytes -= session.queued_bytes;
-    counters_.inflight -= session.window.count();
-    --counters_.clients;
     c.session = nullptr;
-    // A session ends with its connection for now: CONNACK says so, too.
-    sessions_.erase(sessions_.find(session.client_id));
+    session.connection = nullptr;
+    --counters_.clients;
+    if (!publish_will) session.will.reset();
+    if (session.expiry_interval == 0) return end_session(session);
+    // Never early by part of a second: the delay counts from now, not from a full one.
+    session.will_due =
+        session.will ? now_.mono + std::chrono::seconds(session.will_delay) : base::kNever;
+    if (session.will_due <= now_.mono) will_is_due(session);
+    go_offline(session);
 }
 
 void Broker::State::close(Connection& c, std::string reason) {
@@ -68,12 +69,17 @@ void Broker::State::close(Connection& c, std::string reason) {
 
 // What had to wait for the end of the input.
 void Broker::State::settle(Now now) {
-    while (!doomed_.empty() || !wills_.empty()) {
+    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty()) {
         while (!doomed_.empty()) {
             Connection* c = find(doomed_.back());
             doomed_.pop_back();
             if (c == nullptr || c->phase != Phase::kConnected) continue;
             disconnect_for(*c, ReasonCode::kQuotaExceeded, "its queue is full");
+        }
+        while (!orphans_.empty()) {
+            Orphan orphan = std::move(orphans_.front());
+            orphans_.pop_front();
+            deliver_orphan(orphan);
         }
         while (!wills_.empty()) {
             OwnedWill will = std::move(wills_.front());

@@ -36,6 +36,30 @@ class Fifo {
         if (empty()) clear();
     }
 
+    T take(size_t index) {
+        T taken = std::move((*this)[index]);
+        if (index == 0) {
+            pop_front();
+        } else {
+            erase(index);
+        }
+        return taken;
+    }
+
+    // Takes out what `drop` says, in order.
+    template <class Drop>
+    void remove_if(Drop drop) {
+        size_t kept = 0;
+        for (size_t i = head_; i < items_.size(); ++i) {
+            if (drop(items_[i])) continue;
+            if (kept != i) items_[kept] = std::move(items_[i]);
+            ++kept;
+        }
+        items_.resize(kept);
+        head_ = 0;
+        if (items_.empty()) clear();
+    }
+
     void clear() {
         items_.clear();
         head_ = 0;

@@ -6,15 +6,18 @@
 namespace pgmqtt::broker {
 
 void Broker::State::store_done(uint64_t batch, Now now) {
+    begin_input(now);
     finished_.clear();
     pending_.store_done(batch, finished_);
     for (const FinishedPublish& finished : finished_) finish(finished);
+    go_on_stored();
     relieve_publishers();
     report_sql_batches();
     settle(now);
 }
 
 void Broker::State::sink_done(const CompletionRecord& completion, Now now) {
+    begin_input(now);
     finished_.clear();
     pending_.sink_done(completion, finished_);
     for (const FinishedPublish& finished : finished_) finish(finished);
@@ -30,13 +33,15 @@ void Broker::State::finish(const FinishedPublish& finished) {
         case PendingOwner::Kind::kSqlBatch:
             --sql_batches_[finished.owner.number - first_sql_batch_].unfinished;
             return;
+        case PendingOwner::Kind::kPubrec:
+            return finish_pubrec(finished);
         case PendingOwner::Kind::kPuback:
             break;
     }
     // A publisher that left does not hear of it; its message is done all the same.
     Connection* c = find(finished.owner.connection);
     if (c == nullptr || c->phase != Phase::kConnected) return;
-    OwedPuback& puback = c->owed[finished.owner.number - c->first_owed];
+    OwedAck& puback = c->owed[finished.owner.number - c->first_owed];
     puback.ready = true;
     puback.reason = finished.reason;
     puback.reason_string = finished.reason_string;

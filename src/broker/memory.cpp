@@ -76,14 +76,14 @@ void Broker::State::pump_later(Connection& c) {
 }
 
 // As far as the search goes in one turn; who is left is first in the next.
-void Broker::State::pump_waiting(Now now) {
+void Broker::State::pump_waiting() {
     std::vector<ConnectionId> waiting = std::exchange(to_pump_, {});
     size_t i = 0;
     for (; i < waiting.size() && search_budget_ > 0; ++i) {
         Connection* c = find(waiting[i]);
         if (c == nullptr) continue;
         c->pumps_later = false;
-        if (c->phase == Phase::kConnected) pump(*c->session, now);
+        if (c->phase == Phase::kConnected) pump(*c->session);
     }
     to_pump_.insert(to_pump_.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(i),
                     waiting.end());

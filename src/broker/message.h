@@ -33,6 +33,10 @@ struct Message {
     // Set by the retained store when the topic got another message, or none.
     bool superseded = false;
 
+    // Its name in the store while deliveries of persistent sessions need it; 0: not there.
+    uint64_t stored_id = 0;
+    uint32_t stored_deliveries = 0;
+
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
 
@@ -57,6 +61,9 @@ struct Message {
 };
 
 using MessagePtr = std::shared_ptr<Message>;
+
+// One that was stored.
+MessagePtr make_message(const MessageView& stored, base::Now now);
 
 // Where `expires_at` is on the monotonic clock.
 inline base::MonoTime monotonic_expiry(base::WallTime expires_at, base::Now now) {

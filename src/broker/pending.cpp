@@ -61,6 +61,7 @@ void Pending::store_done(uint64_t batch, std::vector<FinishedPublish>& finished)
             part_done(id, mqtt::ReasonCode::kSuccess, {}, finished);
         }
         bytes_ -= done.records.size();
+        stored_batch_ = done.number;
         store_batches_.pop_front();
     }
 }

@@ -14,10 +14,11 @@ namespace pgmqtt::broker {
 
 // Who hears when a publish is done.
 struct PendingOwner {
-    enum class Kind : uint8_t { kNobody, kPuback, kSqlBatch };
+    enum class Kind : uint8_t { kNobody, kPuback, kPubrec, kSqlBatch };
     Kind kind = Kind::kNobody;
-    base::ConnectionId connection;  // kPuback
-    uint64_t number = 0;            // kPuback: of the OwedPuback; kSqlBatch: of the SqlBatch
+    base::ConnectionId connection{};  // kPuback
+    uint64_t number = 0;     // kPuback: of the OwedAck; kPubrec: of the session; kSqlBatch: of it
+    uint16_t packet_id = 0;  // kPubrec
 };
 
 struct FinishedPublish {
@@ -51,6 +52,8 @@ class Pending {
     void end_turn(const BatchWriter& store, const BatchWriter& sink);
 
     uint64_t store_batch() const { return store_batch_; }
+    // Everything in batches up to this one is stored.
+    uint64_t stored_batch() const { return stored_batch_; }
     uint64_t sink_batch() const { return sink_batch_; }
     size_t bytes() const { return bytes_; }
     uint64_t count() const { return open_; }
@@ -91,7 +94,8 @@ class Pending {
     uint64_t open_ = 0;
     size_t bytes_ = 0;
 
-    uint64_t store_batch_ = 1;                // of the current turn
+    uint64_t store_batch_ = 1;  // of the current turn
+    uint64_t stored_batch_ = 0;
     std::vector<PublishId> store_publishes_;  // in the current turn
     Fifo<StoreBatch> store_batches_;          // sent, not answered
 

@@ -8,22 +8,25 @@
 
 namespace pgmqtt::broker {
 
-void Broker::State::pump(Session& session, Now now) {
-    while (pump_retained(session, now) || pump_queue(session, now)) {
+void Broker::State::pump(Session& session) {
+    if (online(session) == nullptr) return;
+    flush_window(session);
+    while (pump_retained(session) || pump_queue(session)) {
     }
 }
 
-bool Broker::State::can_send(Session& session, Qos qos) {
+// Whether one more may be sent, or for QoS 1 and 2 enter the window.
+bool Broker::State::can_start(Session& session, Qos qos) {
     const Connection& c = *session.connection;
     if (c.doomed || c.outbox.size() > output_limit()) return false;
-    return qos == Qos::k0 || !session.window.full(window_limit(c));
+    return qos == Qos::k0 || session.window.has_room(window_limit(c));
 }
 
 // True when there was something to do.
-bool Broker::State::pump_retained(Session& session, Now now) {
+bool Broker::State::pump_retained(Session& session) {
     if (session.retained.empty()) return false;
     RetainedRun& run = session.retained.front();
-    if (!can_send(session, Qos::k0)) return false;
+    if (!can_start(session, Qos::k0)) return false;
     if (!run.next && !find_retained(*session.connection, run)) {
         if (!run.cursor->done()) return false;
         session.retained.pop_front();
@@ -32,15 +35,18 @@ bool Broker::State::pump_retained(Session& session, Now now) {
     const MessagePtr message = run.next;
     // The subscription got what was retained later as it was published; an older message after a
     // newer one would be wrong, and so would one that was cleared.
-    if (message->superseded || message->retained_number > run.since || message->expired(now.mono)) {
+    if (message->superseded || message->retained_number > run.since ||
+        message->expired(now_.mono)) {
         run.next.reset();
         return true;
     }
     Qos qos = std::min(message->qos, run.qos);
-    if (!can_send(session, qos)) return false;
-    size_t identifiers = run.identifier != 0 ? 1 : 0;
-    send_kept(session, message, qos, true, &run.identifier, identifiers, now);
+    if (!can_start(session, qos)) return false;
+    Delivery delivery{.message = message, .qos = qos, .retain = true, .identifiers = {}};
+    if (run.identifier != 0) delivery.identifiers.push_back(run.identifier);
     run.next.reset();
+    if (session.persistent && qos != Qos::k0) save_delivery(session, delivery, nullptr);
+    start(session, std::move(delivery));
     return true;
 }
 
@@ -56,31 +62,75 @@ bool Broker::State::find_retained(Connection& c, RetainedRun& run) {
     return false;
 }
 
-bool Broker::State::pump_queue(Session& session, Now now) {
+bool Broker::State::pump_queue(Session& session) {
     if (!session.retained.empty() || session.queue.empty()) return false;
     const Delivery& first = session.queue.front();
-    if (first.message->expired(now.mono)) {
+    bool must_stay = first.may_be_sent && first.qos == Qos::k2;  // [MQTT-4.3.3-7]
+    if (first.message->expired(now_.mono) && !must_stay) {
         ++counters_.dropped_expired;
-        pop_queue(session);
+        drop_queued(session);
         return true;
     }
-    if (!can_send(session, first.qos)) return false;
-    send_kept(session, first.message, first.qos, first.retain, first.identifiers.data(),
-              first.identifiers.size(), now);
-    pop_queue(session);
+    if (!can_start(session, first.qos)) return false;
+    if (first.sequence != 0 && session.window.in_use(first.sequence)) return false;
+    start(session, take_queued(session));
     return true;
 }
 
-void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos, bool retain,
-                              const uint32_t* identifiers, size_t identifier_count, Now now) {
+void Broker::State::start(Session& session, Delivery delivery) {
+    if (delivery.qos == Qos::k0) {
+        send_kept(*session.connection, delivery, 0);
+        return;
+    }
+    session.window.push(std::move(delivery));
+    ++counters_.inflight;
+    flush_window(session);
+}
+
+// What is in the window and was not sent on this connection: the new, and after a reconnect the
+// old, in their order [MQTT-4.6.0-1] and as far as the client's Receive Maximum goes
+// [MQTT-3.3.4-9].
+void Broker::State::flush_window(Session& session) {
     Connection& c = *session.connection;
+    while (Delivery* next = session.window.next_unsent()) {
+        if (next->batch > pending_.stored_batch()) return;
+        if (c.doomed || c.outbox.size() > config_.client_buffer ||
+            session.window.quota_used() >= window_limit(c)) {
+            return;
+        }
+        bool expired = next->message->expired(now_.mono) && !next->may_be_sent;
+        if (expired) ++counters_.dropped_expired;
+        uint16_t packet_id = InflightWindow::identifier(next->sequence);
+        // Too large is as good as delivered, and keeps no place [MQTT-3.1.2-25].
+        if (expired || !send_kept(c, *next, packet_id)) {
+            end_delivery(session, session.window.take_unsent());
+            --counters_.inflight;
+            continue;
+        }
+        session.window.mark_sent();
+        next->may_be_sent = true;
+        if (!session.persistent) {
+            // There is no reconnect to send it again; at most another member of its group.
+            if (next->share == 0) next->message.reset();
+        } else if (next->qos == Qos::k2 && next->message->expires != base::kNever &&
+                   !next->sent_is_stored) {
+            next->sent_is_stored = true;  // must not expire any more, also in the store
+            put_delivery(session, *next, DeliveryState::kQueued);
+        }
+    }
+}
+
+// False when it is too large for the client [MQTT-3.1.2-24].
+bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t packet_id) {
+    const MessagePtr& kept = delivery.message;
     const Message& message = *kept;
     mqtt::Publish& publish = outgoing_;
     publish.topic = message.topic;
     publish.payload = message.payload;
-    publish.qos = qos;
-    publish.retain = retain;
-    publish.packet_id = 0;
+    publish.qos = delivery.qos;
+    publish.retain = delivery.retain;
+    publish.dup = delivery.may_be_sent;  // [MQTT-3.3.1-1]
+    publish.packet_id = packet_id;
     publish.properties.clear();
     if (c.version == Version::k5) {
         // They were valid when they came; if not, they are empty now.
@@ -88,12 +138,11 @@ void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos,
             publish.properties.clear();
         }
         if (message.expires != base::kNever) {  // less what it waited here [MQTT-3.3.2-6]
-            auto left = std::chrono::ceil<std::chrono::seconds>(message.expires - now.mono);
+            auto left = std::chrono::ceil<std::chrono::seconds>(message.expires - now_.mono);
             publish.properties.message_expiry_interval =
                 static_cast<uint32_t>(std::max<int64_t>(left.count(), 0));
         }
-        publish.properties.subscription_identifiers.assign(identifiers,
-                                                           identifiers + identifier_count);
+        publish.properties.subscription_identifiers = delivery.identifiers;
     }
     OutgoingAliases::Choice alias;
     if (c.outgoing_aliases.allowed() && OutgoingAliases::worth_it(message.topic)) {
@@ -102,13 +151,9 @@ void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos,
     if (alias.alias != 0) publish.properties.topic_alias = alias.alias;
     if (alias.known) publish.topic = {};
     size_t size = mqtt::encoded_size(publish, c.version);
-    if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24]; it takes no place in the window
+    if (size > c.maximum_packet_size) {
         ++counters_.dropped_too_large;
-        return;
-    }
-    if (qos == Qos::k1) {
-        publish.packet_id = session.window.start();
-        ++counters_.inflight;
+        return false;
     }
     if (message.payload.size() >= Route::kSharedPayload) {
         mqtt::encode_publish_head(publish, c.version, c.outbox.tail());
@@ -119,6 +164,7 @@ void Broker::State::send_kept(Session& session, const MessagePtr& kept, Qos qos,
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, message.topic);
     ++counters_.publishes_out;
     sent(c, size);
+    return true;
 }
 
 }  // namespace pgmqtt::broker

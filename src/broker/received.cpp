@@ -17,6 +17,7 @@ constexpr unsigned kTypeShift = 4;
 }  // namespace
 
 size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
+    begin_input(now);
     Connection* c = find(id);
     if (c == nullptr || c->phase == Phase::kClosing) return 0;
     // Bytes of a packet that is not complete yet are a sign of life, too: a large one on a slow
@@ -81,17 +82,16 @@ void Broker::State::handle(Connection& c, const mqtt::Frame& frame, Now now) {
     }
     auto status = mqtt::decode(frame, c.version, mqtt::Sender::kClient, packet_);
     if (!status.ok()) return protocol_error(c, status.error().reason, status.error().detail);
-    handle(c, packet_, now);
+    handle(c, packet_);
 }
 
-void Broker::State::handle(Connection& c, mqtt::Packet& packet, Now now) {
-    if (auto* puback = std::get_if<mqtt::Puback>(&packet)) return handle_puback(c, *puback, now);
+void Broker::State::handle(Connection& c, mqtt::Packet& packet) {
+    if (auto* puback = std::get_if<mqtt::Puback>(&packet)) return handle_puback(c, *puback);
     if (auto* pubrec = std::get_if<mqtt::Pubrec>(&packet)) return handle_pubrec(c, *pubrec);
     if (auto* pubrel = std::get_if<mqtt::Pubrel>(&packet)) return handle_pubrel(c, *pubrel);
-    // Nothing of ours waits for a PUBCOMP: one that comes belongs to a session before this one.
-    if (std::holds_alternative<mqtt::Pubcomp>(packet)) return;
+    if (auto* pubcomp = std::get_if<mqtt::Pubcomp>(&packet)) return handle_pubcomp(c, *pubcomp);
     if (auto* subscribe = std::get_if<mqtt::Subscribe>(&packet)) {
-        return handle_subscribe(c, *subscribe, now);
+        return handle_subscribe(c, *subscribe);
     }
     if (auto* unsubscribe = std::get_if<mqtt::Unsubscribe>(&packet)) {
         return handle_unsubscribe(c, *unsubscribe);

@@ -22,7 +22,7 @@ Routed Broker::State::route(mqtt::Publish& publish, const Origin& origin, Now no
         return {.reason = ReasonCode::kQuotaExceeded};
     }
     if (!route_.sink_record.sink_ids.empty()) hand_to_sinks(origin, routed);
-    for (const Target& target : route_.targets) deliver(target);
+    for (const Target& target : route_.targets) deliver(target, routed);
     route_.message.reset();
     return routed;
 }
@@ -132,7 +132,7 @@ void Broker::State::hand_to_sinks(const Origin& origin, Routed& routed) {
     record.message = {publish.topic,      publish.payload,    route_.qos,       route_.retain,
                       route_properties(), route_.received_at, route_.expires_at};
     pending_.add_sink(pending_of(routed), record, turn_.sink);
-    if (route_.sinks_must_confirm) routed.must_wait = true;
+    if (route_.sinks_must_confirm) routed.must_wait = routed.waits_for_sink = true;
 }
 
 Pending::PublishId Broker::State::pending_of(Routed& routed) {

@@ -29,7 +29,9 @@ struct Origin {
 struct Routed {
     mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
     Pending::PublishId pending = Pending::kNone;
-    bool must_wait = false;  // a QoS 1 publisher is acknowledged when `pending` is done
+    bool must_wait = false;  // the publisher is acknowledged when `pending` is done
+    bool waits_for_sink = false;
+    bool stores_deliveries = false;  // for persistent sessions
 };
 
 inline constexpr uint32_t kNoLink = UINT32_MAX;
@@ -78,7 +80,7 @@ struct Route {
     std::vector<IdentifierLink> links;
     SinkRecord sink_record;
     bool sinks_must_confirm = false;
-    Variant variants[8];
+    Variant variants[12];
     Variant odd;  // for a receiver with subscription identifiers
 };
 

@@ -1,5 +1,5 @@
-// What a client has with the broker: subscriptions, the window of unacknowledged messages, the
-// queue behind it. A session is not its connection, though for now it ends with it.
+// What a client has with the broker: subscriptions, what is under way, the queue behind it, its
+// will. It outlives its connection by its expiry interval, section 4.1.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/time.h"
+#include "broker/delivery.h"
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
 #include "broker/message.h"
@@ -20,12 +22,14 @@ namespace pgmqtt::broker {
 
 struct Connection;
 
-// A message on its way to one client, with what its subscription makes of it.
-struct Delivery {
-    MessagePtr message;
-    mqtt::Qos qos = mqtt::Qos::k0;
-    bool retain = false;
-    std::vector<uint32_t> identifiers;
+// A QoS 2 PUBLISH from the client whose PUBREL has not come: another with its identifier is the
+// same message [MQTT-4.3.3-10].
+struct ReceivedPublish {
+    bool done = false;       // PUBREC may be sent, or was
+    bool owed = false;       // stands in Connection::owed
+    bool counted = false;    // takes from the quota of this connection
+    bool stored = false;     // by a kReceived record
+    bool releasing = false;  // PUBREL came; PUBCOMP waits for the store
 };
 
 // Retained messages that a new subscription still has to be sent. They are looked for as the client
@@ -46,9 +50,22 @@ struct RouteMark {
 };
 
 struct Session {
+    static constexpr uint32_t kNeverExpires = UINT32_MAX;
+
+    uint64_t id = 0;  // in this broker and in the store
     std::string client_id;
-    std::string username;  // empty: anonymous
-    Connection* connection = nullptr;
+    std::string username;              // the role it belongs to; empty: anonymous
+    Connection* connection = nullptr;  // null: disconnected
+    bool persistent = false;           // its changes go to the store, from first to last
+
+    uint32_t expiry_interval = 0;  // seconds
+    base::WallTime created_at{};
+    base::WallTime disconnected_at = base::WallTime::max();  // max: connected
+    base::MonoTime expires = base::kNever;
+
+    MessagePtr will;
+    uint32_t will_delay = 0;                 // seconds
+    base::MonoTime will_due = base::kNever;  // once disconnected
 
     std::unordered_map<std::string, Subscription, base::SeededBytesHash, std::equal_to<>>
         subscriptions;
@@ -60,7 +77,11 @@ struct Session {
     // QoS 0 has its place in the queue only behind retained messages, to keep the order.
     size_t queued_qos0 = 0;
     Fifo<RetainedRun> retained;
+    std::unordered_map<uint16_t, ReceivedPublish> received;  // by packet identifier
 
+    base::MonoTime armed = base::kNever;         // when the heap asks about it
+    base::MonoTime next_expired = base::kNever;  // when its queue is looked through
+    uint64_t woken_by = 0;  // the store batch after which it goes on: noted once
     RouteMark mark;
 };
 

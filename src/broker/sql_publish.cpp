@@ -8,15 +8,8 @@
 namespace pgmqtt::broker {
 
 void Broker::State::load_retained(const MessageView& stored, Now now) {
-    auto message = std::make_shared<Message>();
-    message->topic = stored.topic;
-    message->payload = stored.payload;
-    message->properties = stored.properties;
-    message->qos = stored.qos;
+    MessagePtr message = make_message(stored, now);
     message->retain = true;
-    message->received_at = stored.received_at;
-    message->expires_at = stored.expires_at;
-    message->expires = monotonic_expiry(stored.expires_at, now);
     message->charge(message_bytes_);
     // Limits hold for what is new; the table is not thinned out by a restart. What expired
     // meanwhile goes at the first tick, from the table as well.
@@ -24,6 +17,7 @@ void Broker::State::load_retained(const MessageView& stored, Now now) {
 }
 
 void Broker::State::publish(PublishSource source, uint64_t batch, BatchReader& records, Now now) {
+    begin_input(now);
     uint64_t ticket = first_sql_batch_ + sql_batches_.size();
     sql_batches_.push_back({source, batch, 0});
     PublishRecord record;

@@ -31,6 +31,7 @@ class Broker::State {
     State(const Config& config, uint64_t seed);
 
     // --- broker.cpp
+    void begin_input(Now now) { now_ = now; }
     Connection* find(ConnectionId id);
     void set_sinks(const std::vector<SinkRoute>& routes);
     void accepted(ConnectionId id, Peer peer, Now now);
@@ -45,6 +46,14 @@ class Broker::State {
 
     // --- connect.cpp
     void authenticated(ConnectionId id, const AuthVerdict& verdict, Now now);
+
+    // --- load.cpp
+    void load(const StoreRecord& record, Now now);
+    void loaded(Now now);
+
+    // --- steer.cpp
+    bool disconnect_client(ByteView client_id, ReasonCode reason, Now now);
+    bool delete_session(ByteView client_id, Now now);
 
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
@@ -73,6 +82,23 @@ class Broker::State {
         uint64_t unfinished = 0;
     };
 
+    // What goes on when a batch of the store is done.
+    struct StoreWait {
+        enum class Kind : uint8_t { kConnack, kPacket, kSession, kPubrec, kPubcomp };
+        uint64_t batch = 0;
+        Kind kind = Kind::kSession;
+        ConnectionId connection{};  // kConnack, kPacket
+        uint64_t session = 0;       // the others
+        uint16_t packet_id = 0;     // kPubrec, kPubcomp
+        std::string packet{};       // kPacket
+    };
+
+    // A message for one of a group whose member left without it.
+    struct Orphan {
+        uint64_t share = 0;
+        MessagePtr message;
+    };
+
     // A will that is due.
     struct OwnedWill {
         MessagePtr message;
@@ -83,25 +109,38 @@ class Broker::State {
     // --- received.cpp
     bool read_connect(Connection& c, ByteView bytes, size_t& consumed, Now now);
     void handle(Connection& c, const mqtt::Frame& frame, Now now);
-    void handle(Connection& c, mqtt::Packet& packet, Now now);
+    void handle(Connection& c, mqtt::Packet& packet);
 
     // --- connect.cpp
     void handle_connect(Connection& c, const mqtt::Frame& frame, ByteView packet);
     void refuse_malformed_connect(Connection& c, const mqtt::DecodeError& error);
     void refuse_connect(Connection& c, ReasonCode reason, const char* detail);
-    void accept_connect(Connection& c, const mqtt::Connect& connect, const std::string& username,
-                        Now now);
+    void accept_connect(Connection& c, const mqtt::Connect& connect, const std::string& username);
+    void open(Connection& c);
     void take_over(Connection& old, const Connection& by);
     void agree_on_limits(Connection& c, const mqtt::Connect& connect, mqtt::Connack& connack);
+    uint32_t agree_on_expiry(const mqtt::Connect& connect, mqtt::Connack& connack) const;
     std::string assign_client_id();
 
     // --- publish.cpp
     void handle_publish(Connection& c, mqtt::Publish& publish, Now now);
     bool resolve_alias(Connection& c, mqtt::Publish& publish);
-    void acknowledge(Connection& c, uint16_t packet_id, ReasonCode reason);
-    void owe_puback(Connection& c, uint16_t packet_id, Pending::PublishId pending);
+    bool within_quota(Connection& c, const mqtt::Publish& publish);
+    void refuse_publish(Connection& c, const mqtt::Publish& publish, ReasonCode reason);
+    void acknowledge(Connection& c, OwedAck ack);
+    void owe(Connection& c, OwedAck ack);
     void flush_owed(Connection& c);
-    void send_puback(Connection& c, const OwedPuback& puback);
+    void send_ack(Connection& c, const OwedAck& ack);
+
+    // --- exactly_once.cpp: QoS 2 from a client, section 4.3.3
+    bool handle_repetition(Connection& c, const mqtt::Publish& publish);
+    void owe_pubrec(Connection& c, uint16_t packet_id, const Routed& routed);
+    void record_received(Session& session, uint16_t packet_id, ReceivedPublish& received);
+    void finish_pubrec(const FinishedPublish& finished);
+    void pubrec_ready(Session& session, uint16_t packet_id, ReasonCode reason,
+                      const std::string& reason_string);
+    void handle_pubrel(Connection& c, const mqtt::Pubrel& pubrel);
+    void release(Session& session, uint16_t packet_id);
 
     // --- route.cpp: a message to its receivers
     Routed route(mqtt::Publish& publish, const Origin& origin, Now now);
@@ -122,9 +161,13 @@ class Broker::State {
     void aim_at_group(ShareGroup& group);
     Subscription& choose_member(ShareGroup& group, Qos qos, size_t bytes);
     int readiness(const Session& session, Qos qos, size_t bytes) const;
+    void hand_over(Session& session);
+    void deliver_orphan(const Orphan& orphan);
 
     // --- deliver.cpp: a message to one receiver, now or later
-    void deliver(const Target& target);
+    void deliver(const Target& target, Routed& routed);
+    void deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed);
+    Delivery route_delivery(const Target& target, Qos qos, bool retain);
     bool must_queue(const Session& session, Qos qos) const;
     void send_now(Connection& c, const Target& target, Qos qos, bool retain);
     OutgoingAliases::Choice choose_alias(Connection& c);
@@ -132,29 +175,34 @@ class Broker::State {
                                OutgoingAliases::Choice alias);
     const Variant& variant(Version version, Qos qos, bool retain);
     void encode_variant(Variant& variant, Version version);
-    void enqueue(Session& session, const Target& target, Qos qos, bool retain);
     bool within_queue_limits(const Session& session, size_t bytes) const;
     bool fits_queue(const Session& session, size_t bytes) const;
     bool make_room(Session& session, Qos qos, size_t bytes);
-    void pop_queue(Session& session);
+    void push_queue(Session& session, Delivery delivery);
+    Delivery take_queued(Session& session);
+    void drop_queued(Session& session);
     size_t window_limit(const Connection& c) const;
 
     // --- pump.cpp: what waited goes on as far as the client can take it
-    void pump(Session& session, Now now);
-    bool pump_retained(Session& session, Now now);
+    void pump(Session& session);
+    bool pump_retained(Session& session);
     bool find_retained(Connection& c, RetainedRun& run);
-    bool pump_queue(Session& session, Now now);
-    bool can_send(Session& session, Qos qos);
-    void send_kept(Session& session, const MessagePtr& kept, Qos qos, bool retain,
-                   const uint32_t* identifiers, size_t identifier_count, Now now);
+    bool pump_queue(Session& session);
+    bool can_start(Session& session, Qos qos);
+    void start(Session& session, Delivery delivery);
+    void flush_window(Session& session);
+    void flush_releases(Session& session);
+    bool send_kept(Connection& c, const Delivery& delivery, uint16_t packet_id);
 
     // --- acknowledge.cpp
-    void handle_puback(Connection& c, const mqtt::Puback& puback, Now now);
+    void handle_puback(Connection& c, const mqtt::Puback& puback);
     void handle_pubrec(Connection& c, const mqtt::Pubrec& pubrec);
-    void handle_pubrel(Connection& c, const mqtt::Pubrel& pubrel);
+    void handle_pubcomp(Connection& c, const mqtt::Pubcomp& pubcomp);
+    void send_pubrel(Connection& c, uint16_t packet_id, ReasonCode reason);
 
     // --- subscribe.cpp, unsubscribe.cpp
-    void handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe, Now now);
+    void handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe);
+    void answer(Connection& c, const mqtt::Packet& packet, bool when_stored);
     ReasonCode subscribe_one(Session& session, const mqtt::Subscription& wanted,
                              uint32_t identifier, bool& is_new);
     void queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
@@ -167,12 +215,49 @@ class Broker::State {
     void protocol_error(Connection& c, ReasonCode reason, const char* detail);
     void send_disconnect(Connection& c, ReasonCode reason);
     void disconnect_for(Connection& c, ReasonCode reason, const char* detail);
-    void end_session(Connection& c, bool publish_will);
+    void leave(Connection& c, bool publish_will);
     void close(Connection& c, std::string reason);
     void settle(Now now);
 
+    // --- session.cpp
+    Session* find_session(ByteView client_id);
+    Session* find_session(uint64_t id);
+    static Connection* online(const Session& session);
+    Session& begin_session(ByteView client_id, ByteView username, uint32_t expiry_interval);
+    Session& add_session(uint64_t id, ByteView client_id, ByteView username);
+    void end_session(Session& session);
+    void forget_deliveries(Session& session);
+    void go_offline(Session& session);
+    void arm(Session& session);
+    static base::MonoTime due(const Session& session);
+    void session_timer(Session& session);
+    void drop_expired(Session& session);
+
+    // --- persist.cpp: the records of persistent sessions
+    void save_session(const Session& session);
+    void save_subscription(const Session& session, const mqtt::Subscription& wanted, Qos granted,
+                           uint32_t identifier);
+    void save_delivery(Session& session, Delivery& delivery, Routed* routed);
+    void put_delivery(const Session& session, const Delivery& delivery, DeliveryState state,
+                      Pending::PublishId waiting = Pending::kNone);
+    void end_delivery(const Session& session, const Delivery& delivery);
+    void end_delivery(const Session& session, uint64_t sequence, Message* message);
+    void let_go(Message& message);
+    void put(const StoreRecord& record) { pending_.add_store(Pending::kNone, record, turn_.store); }
+    void wait_for_store(StoreWait wait);
+    void wake_when_stored(Session& session);
+    void go_on(StoreWait& wait);
+    void go_on_stored();
+
+    // --- load.cpp
+    void load_session(const StoreRecord& record);
+    void load_subscription(Session& session, const StoredSubscription& stored);
+    void load_delivery(Session& session, const StoreRecord& record);
+    void settle_loaded(Session& session);
+
     // --- will.cpp
-    void keep_will(Connection& c, const mqtt::Will& will, Now now);
+    void keep_will(Session& session, const Connection& c, const mqtt::Will& will);
+    void will_is_due(Session& session);
     void publish_will(const OwnedWill& will, Now now);
 
     // --- sql_publish.cpp
@@ -200,7 +285,7 @@ class Broker::State {
     base::MonoTime next_relief() const;
     void relieve_memory(Now now);
     void pump_later(Connection& c);
-    void pump_waiting(Now now);
+    void pump_waiting();
 
     // --- timers.cpp
     void arm(Connection& c);
@@ -210,6 +295,7 @@ class Broker::State {
     uint64_t seed_;
     uint64_t message_bytes_ = 0;  // of all messages alive, which end before it
     uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
+    Now now_{};                   // of the current input
     Counters counters_;
     bool shutting_down_ = false;
 
@@ -218,8 +304,11 @@ class Broker::State {
     std::unordered_map<std::string, std::unique_ptr<Session>, base::SeededBytesHash,
                        std::equal_to<>>
         sessions_;  // by client identifier
+    std::unordered_map<uint64_t, Session*> sessions_by_id_;
+    uint64_t last_id_ = 0;  // of a session or a stored message
     SubscriptionTree subscriptions_;
-    TimerHeap timers_;
+    TimerHeap<ConnectionId> timers_;
+    TimerHeap<uint64_t> session_timers_;
     uint64_t assigned_ids_ = 0;
 
     // The filters of the sinks; unique_ptr because the tree points at the subscriptions.
@@ -229,9 +318,15 @@ class Broker::State {
     Fifo<SqlBatch> sql_batches_;
     uint64_t first_sql_batch_ = 0;  // number of sql_batches_.front()
 
+    Fifo<StoreWait> store_waits_;
+
+    // While loading: messages by their name in the store.
+    std::unordered_map<uint64_t, MessagePtr> loading_;
+
     // Left for the end of the input: ending a session or publishing a will in the middle of a
     // route would pull the ground from under it.
     Fifo<OwnedWill> wills_;
+    Fifo<Orphan> orphans_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
     Fifo<ConnectionId> paused_for_memory_;

@@ -21,25 +21,44 @@ uint8_t suback_code(Version version, ReasonCode code) {
 
 }  // namespace
 
-void Broker::State::handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe, Now now) {
+void Broker::State::handle_subscribe(Connection& c, const mqtt::Subscribe& subscribe) {
     Session& session = *c.session;
     const std::vector<uint32_t>& identifiers = subscribe.properties.subscription_identifiers;
     uint32_t identifier = identifiers.empty() ? 0 : identifiers.front();
 
     mqtt::Suback suback;
     suback.packet_id = subscribe.packet_id;
+    bool changed = false;
     for (const mqtt::Subscription& wanted : subscribe.subscriptions) {  // [MQTT-3.8.4-5]
         bool is_new = false;
         ReasonCode code = subscribe_one(session, wanted, identifier, is_new);
         suback.codes.push_back(suback_code(c.version, code));
         if (is_error(code)) continue;
+        changed = true;
+        if (session.persistent) {
+            save_subscription(session, wanted, static_cast<Qos>(code), identifier);
+        }
         // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
         bool retained = wanted.retain_handling == 0 || (wanted.retain_handling == 1 && is_new);
         if (mqtt::is_shared_filter(wanted.filter)) retained = false;  // section 4.8.2
         if (retained) queue_retained(session, wanted, static_cast<Qos>(code), identifier);
     }
-    send(c, suback);
-    if (c.phase == Phase::kConnected) pump(session, now);
+    answer(c, suback, session.persistent && changed);
+}
+
+// SUBACK and UNSUBACK.
+void Broker::State::answer(Connection& c, const mqtt::Packet& packet, bool when_stored) {
+    if (!when_stored) {
+        send(c, packet);
+        if (c.phase == Phase::kConnected) pump(*c.session);
+        return;
+    }
+    bytes_.clear();
+    mqtt::encode(packet, c.version, bytes_);
+    if (bytes_.size() > c.maximum_packet_size) {
+        return disconnect_for(c, ReasonCode::kPacketTooLarge, "answer is over its maximum");
+    }
+    wait_for_store({.kind = StoreWait::Kind::kPacket, .connection = c.id, .packet = bytes_});
 }
 
 // The granted QoS, or an error.
@@ -67,7 +86,7 @@ ReasonCode Broker::State::subscribe_one(Session& session, const mqtt::Subscripti
         ++counters_.subscriptions;
     }
     Subscription& subscription = found->second;  // replaced if it was there [MQTT-3.8.4-3]
-    subscription.qos = std::min(wanted.qos, Qos::k1);
+    subscription.qos = wanted.qos;
     subscription.no_local = wanted.no_local;
     subscription.retain_as_published = wanted.retain_as_published;
     subscription.identifier = identifier;

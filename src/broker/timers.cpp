@@ -1,4 +1,4 @@
-// Keep alive, the time a CONNECT may take, expiry of retained messages.
+// Keep alive, the time a CONNECT may take, what is due of sessions, expiry of retained messages.
 #include <algorithm>
 
 #include "broker/log_text.h"
@@ -7,7 +7,8 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min({timers_.next(), retained_.next_expiry(), next_relief()});
+    return std::min(
+        {timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -17,6 +18,7 @@ base::MonoTime Broker::State::due(const Connection& c) {
         case Phase::kConnected:
             return c.patience.count() > 0 ? c.last_input + c.patience : base::kNever;
         case Phase::kAuthenticating:  // waits for us
+        case Phase::kStoring:
         case Phase::kClosing:
             return base::kNever;
     }
@@ -32,9 +34,10 @@ void Broker::State::arm(Connection& c) {
 }
 
 void Broker::State::tick(Now now) {
+    begin_input(now);
     while (timers_.next() <= now.mono) {
-        TimerHeap::Entry entry = timers_.pop();
-        Connection* c = find(entry.connection);
+        auto entry = timers_.pop();
+        Connection* c = find(entry.key);
         if (c == nullptr || c->armed != entry.at) continue;  // gone, or armed anew since
         c->armed = base::kNever;
         // Whom we do not read we cannot call silent.
@@ -47,6 +50,11 @@ void Broker::State::tick(Now now) {
             arm(*c);
         }
     }
+    while (session_timers_.next() <= now.mono) {
+        auto entry = session_timers_.pop();
+        Session* session = find_session(entry.key);
+        if (session != nullptr && session->armed == entry.at) session_timer(*session);
+    }
     expired_.clear();
     retained_.remove_expired(now.mono, expired_);
     for (const MessagePtr& message : expired_) {
@@ -56,7 +64,7 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
-    pump_waiting(now);
+    pump_waiting();
     relieve_memory(now);
     settle(now);
 }

@@ -7,11 +7,18 @@ void Broker::State::handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& u
     Session& session = *c.session;
     mqtt::Unsuback unsuback;
     unsuback.packet_id = unsubscribe.packet_id;
+    bool changed = false;
     for (ByteView filter : unsubscribe.filters) {
         ReasonCode code = ReasonCode::kNoSubscriptionExisted;
         auto found = session.subscriptions.find(filter);  // byte by byte [MQTT-3.10.4-1]
         if (found != session.subscriptions.end()) {
             code = ReasonCode::kSuccess;
+            changed = true;
+            if (session.persistent) {
+                StoreRecord record{.kind = StoreKind::kUnsubscribe, .session_id = session.id};
+                record.subscription.filter = filter;
+                put(record);
+            }
             session.subscription_levels -= found->second.levels;
             subscriptions_.remove(found->second);
             session.subscriptions.erase(found);
@@ -21,7 +28,7 @@ void Broker::State::handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& u
         unsuback.codes.push_back(static_cast<uint8_t>(code));  // [MQTT-3.11.3-1]
     }
     if (c.version != Version::k5) unsuback.codes.clear();
-    send(c, unsuback);
+    answer(c, unsuback, session.persistent && changed);
 }
 
 }  // namespace pgmqtt::broker

@@ -1,5 +1,5 @@
-// The will, section 3.1.2.5. Sessions end with their connection, so a will delay never outlasts it
-// [MQTT-3.1.3-9]: the will is due at once.
+// The will, section 3.1.2.5. It is due when its delay has passed or its session ends, whichever is
+// first; a connection before that takes it back [MQTT-3.1.3-9].
 #include <algorithm>
 #include <utility>
 
@@ -8,18 +8,25 @@
 
 namespace pgmqtt::broker {
 
-void Broker::State::keep_will(Connection& c, const mqtt::Will& will, Now now) {
+void Broker::State::keep_will(Session& session, const Connection& c, const mqtt::Will& will) {
     auto message = std::make_shared<Message>();
     message->topic = will.topic;
     message->payload = will.payload;
-    message->qos = std::min(will.qos, Qos::k1);
+    message->qos = will.qos;
     message->retain = will.retain;
-    message->received_at = now.wall;
+    message->received_at = now_.wall;
     if (c.version == Version::k5) {
         mqtt::encode_message_properties(will.properties, message->properties);
     }
     message->charge(message_bytes_);
-    c.will = std::move(message);
+    session.will = std::move(message);
+    session.will_delay = will.properties.will_delay_interval.value_or(0);
+}
+
+void Broker::State::will_is_due(Session& session) {
+    wills_.push_back({std::move(session.will), session.client_id, session.username});
+    session.will.reset();
+    session.will_due = base::kNever;
 }
 
 void Broker::State::publish_will(const OwnedWill& will, Now now) {

@@ -16,6 +16,7 @@
 
 #include "broker/batch.h"
 #include "broker/broker.h"
+#include "fake_store.h"
 #include "mqtt/codec.h"
 
 namespace pgmqtt::broker {
@@ -76,7 +77,7 @@ class Client {
         return !inbox_.empty() && std::holds_alternative<T>(inbox_.front().packet);
     }
 
-    // Payloads of all PUBLISHes that came, which must be all that came; acknowledges QoS 1.
+    // Payloads of all PUBLISHes that came, which must be all that came; acknowledges QoS 1 and 2.
     std::vector<std::string> payloads();
     bool nothing() const { return inbox_.empty(); }
 
@@ -86,7 +87,16 @@ class Client {
     uint8_t unsubscribe(ByteView filter);
     void publish(ByteView topic, ByteView payload, Qos qos = Qos::k0, bool retain = false,
                  const mqtt::Properties& properties = {});
+    void publish_as(uint16_t packet_id, ByteView topic, ByteView payload, Qos qos,
+                    bool dup = false);
     void puback(uint16_t packet_id);
+    void pubrec(uint16_t packet_id, ReasonCode reason = ReasonCode::kSuccess);
+    void pubrel(uint16_t packet_id);
+    void pubcomp(uint16_t packet_id);
+    // All of QoS 2 from here to there.
+    void publish_exactly_once(ByteView topic, ByteView payload);
+    // Says PUBREC for the PUBLISH, takes the PUBREL, says PUBCOMP.
+    void complete(uint16_t packet_id);
 
    private:
     friend class BrokerTest;
@@ -127,7 +137,18 @@ class BrokerTest : public ::testing::Test {
     // Anew, with what config_ says now.
     void start() {
         clients_.clear();
+        unstored_.clear();
+        stored_.clear();
         broker_ = std::make_unique<Broker>(config_, 42);
+    }
+
+    // As after kill -9: the store knows what it was told and wrote, nobody else anything.
+    void restart(std::chrono::seconds down = 0s) {
+        start();
+        now_.mono += down;
+        now_.wall += down;
+        store_.load_into(*broker_, now_);
+        run();
     }
 
     Client& accept(Version version = Version::k5) {
@@ -184,6 +205,7 @@ class BrokerTest : public ::testing::Test {
             std::vector<AuthRequest> authenticate = turn.authenticate;
             broker_->end_turn();
             again = !dirty.empty() || !close.empty() || !resumed.empty() || !authenticate.empty();
+            if (auto_store_) again |= store_some(SIZE_MAX);
             for (ConnectionId id : dirty) client(id).collect();
             for (const CloseRequest& request : close) finish_close(request);
             for (const AuthRequest& request : authenticate) {
@@ -194,6 +216,32 @@ class BrokerTest : public ::testing::Test {
             }
             for (ConnectionId id : resumed) client(id).offer();
         }
+    }
+
+    // The store worker writes so many batches and says so. False: there was nothing to write.
+    bool store_some(size_t count) {
+        bool any = false;
+        while (count-- > 0 && !unstored_.empty()) {
+            auto [number, bytes] = std::move(unstored_.front());
+            unstored_.pop_front();
+            store_.apply(bytes);
+            broker_->store_done(number, now_);
+            any = true;
+        }
+        return any;
+    }
+    void store_all() {
+        while (store_some(SIZE_MAX)) run();
+    }
+
+    // A connection to a session that is there.
+    Client& resume(ByteView client_id, const ConnectOptions& options) {
+        Client& client = dial(client_id, options);
+        store_all();
+        auto connack = client.next<mqtt::Connack>();
+        EXPECT_EQ(connack.code, 0);
+        EXPECT_EQ(connack.session_present, options.version != Version::k31);
+        return client;
     }
 
     void advance(std::chrono::milliseconds time) {
@@ -251,6 +299,7 @@ class BrokerTest : public ::testing::Test {
         if (!turn.store.empty()) {
             uint64_t number = broker_->store_batch();
             std::string bytes(turn.store.finish(number));
+            unstored_.emplace_back(number, bytes);
             BatchReader reader(bytes);
             StoreRecord record;
             while (reader.next(record)) {
@@ -289,6 +338,9 @@ class BrokerTest : public ::testing::Test {
     uint32_t next_slot_ = 0;
     uint32_t generation_ = 0;
     bool auto_auth_ = true;
+    bool auto_store_ = false;  // what the broker says is stored at once
+    FakeStore store_;
+    std::deque<std::pair<uint64_t, std::string>> unstored_;
     AuthVerdict verdict_;
     std::vector<AuthRequest> auth_requests_;
     std::map<uint64_t, std::vector<StoredRecord>> stored_;
@@ -371,6 +423,7 @@ inline std::vector<std::string> Client::payloads() {
         auto publish = next<mqtt::Publish>();
         found.emplace_back(publish.payload);
         if (publish.qos == Qos::k1) puback(publish.packet_id);
+        if (publish.qos == Qos::k2) complete(publish.packet_id);
     }
     return found;
 }
@@ -416,6 +469,61 @@ inline void Client::puback(uint16_t packet_id) {
     mqtt::Puback puback;
     puback.packet_id = packet_id;
     send(puback);
+}
+
+inline void Client::publish_as(uint16_t packet_id, ByteView topic, ByteView payload, Qos qos,
+                               bool dup) {
+    mqtt::Publish publish;
+    publish.topic = topic;
+    publish.payload = payload;
+    publish.qos = qos;
+    publish.dup = dup;
+    publish.packet_id = packet_id;
+    send(publish);
+}
+
+inline void Client::pubrec(uint16_t packet_id, ReasonCode reason) {
+    mqtt::Pubrec pubrec;
+    pubrec.packet_id = packet_id;
+    pubrec.reason = reason;
+    send(pubrec);
+}
+
+inline void Client::pubrel(uint16_t packet_id) {
+    mqtt::Pubrel pubrel;
+    pubrel.packet_id = packet_id;
+    send(pubrel);
+}
+
+inline void Client::pubcomp(uint16_t packet_id) {
+    mqtt::Pubcomp pubcomp;
+    pubcomp.packet_id = packet_id;
+    send(pubcomp);
+}
+
+inline void Client::publish_exactly_once(ByteView topic, ByteView payload) {
+    publish(topic, payload, Qos::k2);
+    uint16_t packet_id = last_packet_id_;
+    auto pubrec = next<mqtt::Pubrec>();
+    EXPECT_EQ(pubrec.packet_id, packet_id);
+    EXPECT_FALSE(is_error(pubrec.reason));
+    pubrel(packet_id);
+    auto pubcomp = next<mqtt::Pubcomp>();
+    EXPECT_EQ(pubcomp.packet_id, packet_id);
+    EXPECT_EQ(pubcomp.reason, ReasonCode::kSuccess);
+}
+
+// The PUBREL may stand behind PUBLISHes that came earlier.
+inline void Client::complete(uint16_t packet_id) {
+    pubrec(packet_id);
+    for (auto received = inbox_.begin(); received != inbox_.end(); ++received) {
+        auto* pubrel = std::get_if<mqtt::Pubrel>(&received->packet);
+        if (pubrel == nullptr || pubrel->packet_id != packet_id) continue;
+        EXPECT_EQ(pubrel->reason, ReasonCode::kSuccess);
+        inbox_.erase(received);
+        return pubcomp(packet_id);
+    }
+    ADD_FAILURE() << "no PUBREL";
 }
 
 }  // namespace pgmqtt::broker

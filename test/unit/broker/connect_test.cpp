@@ -31,16 +31,14 @@ TEST_F(ConnectTest, ConnackOf5AdvertisesWhatWorks) {
     config_.max_inflight = 33;
     config_.max_packet_size = 256 << 20;
     start();
-    ConnectOptions options;
-    options.properties.session_expiry_interval = 100;
-    auto connack = dial("c", options).next<mqtt::Connack>();
+    auto connack = dial("c").next<mqtt::Connack>();
     EXPECT_EQ(connack.properties.receive_maximum, 33);
-    EXPECT_EQ(connack.properties.maximum_qos, 1);
+    EXPECT_EQ(connack.properties.maximum_qos, std::nullopt);
     EXPECT_EQ(connack.properties.retain_available, std::nullopt);
     EXPECT_EQ(connack.properties.maximum_packet_size, 268435455u);
     EXPECT_EQ(connack.properties.topic_alias_maximum, 17);
     EXPECT_FALSE(connack.properties.shared_subscription_available.has_value());
-    EXPECT_EQ(connack.properties.session_expiry_interval, 0u);
+    EXPECT_EQ(connack.properties.session_expiry_interval, std::nullopt);
     EXPECT_EQ(connack.properties.assigned_client_identifier, std::nullopt);
     EXPECT_EQ(connack.properties.server_keep_alive, std::nullopt);
 }
@@ -79,13 +77,6 @@ TEST_F(ConnectTest, EmptyClientIdOf311NeedsACleanSession) {
 
 TEST_F(ConnectTest, EmptyClientIdOf31IsRefused) {
     EXPECT_EQ(dial("", with(Version::k31)).next<mqtt::Connack>().code, 2);
-}
-
-TEST_F(ConnectTest, UncleanSessionOf311IsAcceptedAsNew) {
-    ConnectOptions options = with(Version::k311);
-    options.clean_start = false;
-    connect("c", options).send(mqtt::Disconnect{});
-    EXPECT_FALSE(dial("c", options).next<mqtt::Connack>().session_present);
 }
 
 TEST_F(ConnectTest, LongAndStrangeClientIdsAreAccepted) {

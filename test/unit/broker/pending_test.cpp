@@ -349,5 +349,123 @@ TEST_F(PendingTest, AMalformedBatchFromSqlIsReported) {
     EXPECT_EQ(log_.size(), 1u);
 }
 
+// Persistent sessions: for each packet, what must be stored before it leaves.
+class StoredFirstTest : public PendingTest {
+   protected:
+    static ConnectOptions persistent() {
+        ConnectOptions options;
+        options.clean_start = false;
+        options.properties.session_expiry_interval = 3600;
+        return options;
+    }
+};
+
+TEST_F(StoredFirstTest, ConnackSubackAndUnsuback) {
+    Client& client = dial("c", persistent());
+    EXPECT_TRUE(client.nothing());
+    mqtt::Subscribe subscribe;
+    subscribe.packet_id = 1;
+    subscribe.subscriptions.push_back({.filter = "t", .qos = Qos::k1});
+    client.send(subscribe);  // not read before CONNACK
+    store_some(1);
+    run();
+    client.next<mqtt::Connack>();
+    EXPECT_TRUE(client.nothing());
+    EXPECT_EQ(store_.sessions(), 1u);
+    store_some(1);
+    run();
+    client.next<mqtt::Suback>();
+    EXPECT_EQ(store_.subscriptions(), 1u);
+    mqtt::Unsubscribe unsubscribe;
+    unsubscribe.packet_id = 2;
+    unsubscribe.filters = {"t", "u"};
+    client.send(unsubscribe);
+    EXPECT_TRUE(client.nothing());
+    store_all();
+    EXPECT_EQ(client.next<mqtt::Unsuback>().codes, (std::vector<uint8_t>{0, 0x11}));
+    unsubscribe.filters = {"u"};
+    client.send(unsubscribe);  // changes nothing
+    client.next<mqtt::Unsuback>();
+}
+
+TEST_F(StoredFirstTest, EveryStepOfQos1And2) {
+    auto_store_ = true;
+    Client& subscriber = connect("s", persistent());
+    subscriber.subscribe("t", Qos::k2);
+    Client& publisher = connect("p", persistent());
+    auto_store_ = false;
+
+    publisher.publish_as(1, "t", "1", Qos::k1);
+    EXPECT_TRUE(publisher.nothing());
+    EXPECT_TRUE(subscriber.nothing());
+    EXPECT_EQ(counters().pending, 1u);
+    store_all();
+    EXPECT_EQ(publisher.next<mqtt::Puback>().packet_id, 1);
+    EXPECT_EQ(store_.messages(), 1u);
+    subscriber.puback(subscriber.next<mqtt::Publish>().packet_id);
+    store_all();
+    EXPECT_EQ(store_.messages(), 0u);
+
+    publisher.publish_as(2, "t", "2", Qos::k2);
+    EXPECT_TRUE(publisher.nothing());
+    EXPECT_TRUE(subscriber.nothing());
+    store_all();
+    EXPECT_EQ(publisher.next<mqtt::Pubrec>().packet_id, 2);
+    EXPECT_EQ(store_.received(), 1u);
+    publisher.pubrel(2);
+    publisher.pubrel(2);
+    EXPECT_TRUE(publisher.nothing());
+    store_all();
+    EXPECT_EQ(publisher.next<mqtt::Pubcomp>().packet_id, 2);
+    EXPECT_TRUE(publisher.nothing());
+    EXPECT_EQ(store_.received(), 0u);
+
+    uint16_t id = subscriber.next<mqtt::Publish>().packet_id;
+    subscriber.pubrec(id);
+    subscriber.pubrec(id);
+    subscriber.pubcomp(id);  // of a PUBREL that was not sent
+    EXPECT_TRUE(subscriber.nothing());
+    store_all();
+    EXPECT_EQ(subscriber.next<mqtt::Pubrel>().packet_id, id);
+    EXPECT_TRUE(subscriber.nothing());
+    subscriber.pubcomp(id);
+    store_all();
+    EXPECT_EQ(store_.deliveries() + store_.messages(), 0u);
+}
+
+TEST_F(StoredFirstTest, SqlIsToldWhenTheQueueIsStored) {
+    auto_store_ = true;
+    Client& subscriber = connect("s", persistent());
+    subscriber.subscribe("t", Qos::k1);
+    subscriber.drop();
+    auto_store_ = false;
+    publish_from_sql(PublishSource::kCdc, 1, {{.topic = "t", .payload = "x", .qos = Qos::k1}});
+    EXPECT_TRUE(publishes_done_.empty());
+    store_all();
+    EXPECT_EQ(publishes_done_, std::vector<uint64_t>{1});
+}
+
+TEST_F(StoredFirstTest, AStoreWorkerThatComesBackGetsItAllAgain) {
+    auto_store_ = true;
+    Client& subscriber = connect("s", persistent());
+    subscriber.subscribe("t", Qos::k2);
+    Client& publisher = connect("p", persistent());
+    auto_store_ = false;
+    publisher.publish_as(1, "t", "1", Qos::k2);
+    publisher.publish_as(2, "t", "2", Qos::k1);
+    // It wrote the first, died before it said so, and never saw the second.
+    store_.apply(unstored_.front().second);
+    unstored_.clear();
+    broker_->resend_store();
+    run();
+    EXPECT_TRUE(publisher.nothing());
+    store_all();
+    EXPECT_EQ(publisher.next<mqtt::Pubrec>().packet_id, 1);
+    EXPECT_EQ(publisher.next<mqtt::Puback>().packet_id, 2);
+    EXPECT_EQ(subscriber.next<mqtt::Publish>().payload, "1");
+    EXPECT_EQ(subscriber.next<mqtt::Publish>().payload, "2");
+    EXPECT_EQ(store_.deliveries(), 2u);
+}
+
 }  // namespace
 }  // namespace pgmqtt::broker

@@ -54,20 +54,6 @@ TEST_F(PublishTest, DupIsNotPassedOn) {
     EXPECT_FALSE(subscriber.next<mqtt::Publish>().dup);  // [MQTT-3.3.1-3]
 }
 
-TEST_F(PublishTest, Qos2IsRefused) {
-    mqtt::Publish publish;
-    publish.topic = "t";
-    publish.qos = Qos::k2;
-    publish.packet_id = 1;
-    Client& five = connect("five");
-    five.send(publish);
-    EXPECT_EQ(five.next<mqtt::Disconnect>().reason, ReasonCode::kQosNotSupported);
-    Client& older = connect("older", Version::k311);
-    older.send(publish);
-    EXPECT_TRUE(older.nothing());
-    EXPECT_TRUE(older.closed());
-}
-
 TEST_F(PublishTest, PropertiesArriveUnchanged) {
     Client& subscriber = connect("s");
     subscriber.subscribe("t");
@@ -232,21 +218,6 @@ TEST_F(PublishTest, AuthWithoutAMethodIsAProtocolError) {
     auth.properties.authentication_method = "x";
     client.send(auth);
     EXPECT_EQ(client.next<mqtt::Disconnect>().reason, ReasonCode::kProtocolError);
-}
-
-TEST_F(PublishTest, SessionExpiryMayNotBeRaisedFromZero) {
-    Client& client = connect("c");
-    mqtt::Disconnect disconnect;
-    disconnect.properties.session_expiry_interval = 10;
-    client.send(disconnect);
-    EXPECT_EQ(client.next<mqtt::Disconnect>().reason, ReasonCode::kProtocolError);
-    ConnectOptions options;
-    options.properties.session_expiry_interval = 5;
-    Client& other = connect("o", options);
-    other.send(disconnect);
-    EXPECT_TRUE(other.nothing());
-    EXPECT_TRUE(other.closed());
-    EXPECT_EQ(counters().disconnects, 1u);
 }
 
 TEST_F(PublishTest, QuestionsWithoutReadingTheAnswersPauseTheClient) {

@@ -44,7 +44,7 @@ TEST_F(SubscribeTest, CodesComeInTheOrderOfTheFilters) {
         auto suback = client.next<mqtt::Suback>();
         EXPECT_EQ(suback.packet_id, 300);
         uint8_t quota = is_v5 ? 0x97 : 0x80;
-        EXPECT_EQ(suback.codes, (std::vector<uint8_t>{1, 1, 0, quota, quota, 0}));
+        EXPECT_EQ(suback.codes, (std::vector<uint8_t>{2, 1, 0, quota, quota, 0}));
         EXPECT_EQ(counters().subscriptions, 3u);
     }
 }

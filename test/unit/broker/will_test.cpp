@@ -24,12 +24,11 @@ class WillTest : public BrokerTest {
         return connect(id, options);
     }
 
-    uint8_t refusal(ByteView topic, Version version, Qos qos = Qos::k0) {
+    uint8_t refusal(ByteView topic, Version version) {
         ConnectOptions options;
         options.version = version;
         options.will.emplace();
         options.will->topic = topic;
-        options.will->qos = qos;
         Client& client = dial("refused", options);
         return client.packets_waiting() > 0 ? client.next<mqtt::Connack>().code : 0xFF;
     }
@@ -113,10 +112,14 @@ TEST_F(WillTest, KeepsQosRetainAndProperties) {
     EXPECT_EQ(stored_[1][0].topic, "will");
 }
 
-TEST_F(WillTest, Qos2IsRefusedIn5AndLoweredBefore) {
-    EXPECT_EQ(refusal("will", Version::k5, Qos::k2), 0x9B);  // [MQTT-3.2.2-12]
-    with_will("c", Version::k311, Qos::k2).drop();
-    EXPECT_EQ(watcher_->next<mqtt::Publish>().qos, Qos::k1);
+TEST_F(WillTest, Qos2WillsComeExactlyOnce) {
+    watcher_->subscribe("will", Qos::k2);
+    for (Version version : {Version::k31, Version::k311, Version::k5}) {
+        with_will("c", version, Qos::k2).drop();
+        auto publish = watcher_->next<mqtt::Publish>();
+        EXPECT_EQ(publish.qos, Qos::k2);
+        watcher_->complete(publish.packet_id);
+    }
 }
 
 TEST_F(WillTest, TopicsThatCannotBePublishedAreRefusedAtConnect) {
@@ -151,6 +154,164 @@ TEST_F(WillTest, AWillThatDisconnectsASlowClientBringsItsWillToo) {
     with_will("c", Version::k5, Qos::k1).drop();
     EXPECT_TRUE(slow.closed());
     EXPECT_EQ(watcher_->payloads(), (Payloads{"blocks", "gone", "second"}));
+}
+
+// The matrix of delay, expiry and what happens meanwhile.
+class WillDelayTest : public WillTest {
+   protected:
+    WillDelayTest() { auto_store_ = true; }
+
+    static ConnectOptions delayed(uint32_t delay, uint32_t expiry) {
+        ConnectOptions options;
+        options.clean_start = false;
+        if (expiry > 0) options.properties.session_expiry_interval = expiry;
+        options.will.emplace();
+        options.will->topic = "will";
+        options.will->payload = "gone";
+        options.will->qos = Qos::k1;
+        if (delay > 0) options.will->properties.will_delay_interval = delay;
+        return options;
+    }
+
+    static ConnectOptions without_will(bool clean_start) {
+        ConnectOptions options = delayed(0, 20);
+        options.will.reset();
+        options.clean_start = clean_start;
+        return options;
+    }
+
+    // True once.
+    bool came() { return watcher_->payloads() == Payloads{"gone"}; }
+};
+
+TEST_F(WillDelayTest, AtOnceWhenTheSessionEnds) {
+    connect("c", delayed(10, 0)).drop();
+    EXPECT_TRUE(came());  // [MQTT-3.1.2-8]: session end comes before the delay
+}
+
+TEST_F(WillDelayTest, NeverEarlyAndOnce) {
+    connect("c", delayed(10, 20)).drop();
+    advance(9999ms);
+    EXPECT_TRUE(watcher_->nothing());
+    advance(1ms);
+    EXPECT_TRUE(came());
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+}
+
+TEST_F(WillDelayTest, AtSessionExpiryWhenThatIsEarlier) {
+    connect("c", delayed(10, 5)).drop();
+    advance(4999ms);
+    EXPECT_TRUE(watcher_->nothing());
+    advance(1ms);
+    EXPECT_TRUE(came());
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+}
+
+TEST_F(WillDelayTest, NeverWhenTheClientResumesInTime) {
+    connect("c", delayed(10, 20)).drop();
+    advance(3s);
+    resume("c", without_will(false));  // [MQTT-3.1.3-9]
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+}
+
+TEST_F(WillDelayTest, AtOnceWhenACleanStartEndsTheSession) {
+    connect("c", delayed(10, 20)).drop();
+    advance(3s);
+    connect("c", without_will(true));
+    EXPECT_TRUE(came());
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+}
+
+TEST_F(WillDelayTest, TakeOver) {
+    connect("a", delayed(10, 0));
+    connect("a", without_will(false));
+    EXPECT_TRUE(came());  // the session ended
+    connect("b", delayed(0, 20));
+    resume("b", without_will(false));
+    EXPECT_TRUE(came());  // no delay
+    connect("c", delayed(10, 20));
+    resume("c", without_will(false));
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+    connect("d", delayed(10, 20));
+    connect("d", without_will(true));
+    EXPECT_TRUE(came());
+}
+
+TEST_F(WillDelayTest, DisconnectWithWillStartsTheDelay) {
+    mqtt::Disconnect disconnect;
+    disconnect.reason = ReasonCode::kDisconnectWithWill;
+    connect("c", delayed(10, 20)).send(disconnect);
+    advance(9s);
+    EXPECT_TRUE(watcher_->nothing());
+    advance(1s);
+    EXPECT_TRUE(came());
+}
+
+TEST_F(WillDelayTest, ANormalDisconnectTakesItBack) {
+    connect("c", delayed(10, 20)).send(mqtt::Disconnect{});
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+    EXPECT_EQ(store_.sessions(), 0u);
+}
+
+TEST_F(WillDelayTest, SurvivesARestart) {
+    connect("c", delayed(10, 100)).drop();
+    advance(3s);
+    restart(2s);
+    rewatch();
+    advance(4s);
+    EXPECT_TRUE(watcher_->nothing());
+    advance(1s);
+    EXPECT_TRUE(came());
+    restart();
+    rewatch();
+    advance(60s);
+    EXPECT_TRUE(watcher_->nothing());
+}
+
+TEST_F(WillDelayTest, OfAClientThatWasConnectedWhenTheServerDied) {
+    ConnectOptions at_once = delayed(0, 100);
+    at_once.will->retain = true;
+    connect("a", at_once);
+    connect("b", delayed(10, 100));
+    restart(60s);
+    rewatch();
+    EXPECT_TRUE(came());  // it stays retained for who comes later
+    advance(9s);
+    EXPECT_TRUE(watcher_->nothing());
+    advance(1s);  // disconnected since the start
+    EXPECT_TRUE(came());
+}
+
+TEST_F(WillDelayTest, AtShutDownADelayedOneIsLeftToTheNextStart) {
+    connect("a", delayed(0, 100));
+    connect("b", delayed(10, 100));
+    broker_->shut_down(now_);
+    run();
+    EXPECT_EQ(watcher_->next<mqtt::Publish>().payload, "gone");
+    EXPECT_EQ(watcher_->next<mqtt::Disconnect>().reason, ReasonCode::kServerShuttingDown);
+    restart(60s);
+    rewatch();
+    EXPECT_TRUE(watcher_->nothing());  // both came, the second before anybody was there
+    EXPECT_TRUE(store_.session("b").session.will.topic.empty());
+    restart(60s);
+}
+
+TEST_F(WillDelayTest, AnEmptyRetainedWillClears) {
+    Client& publisher = connect("p");
+    publisher.publish("will", "old", Qos::k1, true);
+    watcher_->payloads();
+    ConnectOptions options = delayed(0, 20);
+    options.will->payload = "";
+    options.will->retain = true;
+    connect("c", options).drop();
+    EXPECT_EQ(watcher_->payloads(), Payloads{""});
+    EXPECT_EQ(store_.retained(), 0u);
 }
 
 }  // namespace
