@@ -93,8 +93,10 @@ if ! is_running; then
         echo "unix_socket_directories = '$home'"
         echo "shared_preload_libraries = 'pgmqtt'"
         echo "wal_level = logical"
-        # Late minor releases want the output plugin named.
-        if as_server "$(bindir)/postgres" --describe-config | grep -q '^output_plugin_libraries'; then
+        # Late minor releases want the output plugin named. (All of the list is read: a grep -q that
+        # leaves early would end the writer, and with pipefail the answer.)
+        if as_server "$(bindir)/postgres" --describe-config | grep '^output_plugin_libraries' \
+            >/dev/null; then
             echo "output_plugin_libraries = 'pgoutput, test_decoding, pgmqtt'"
         fi
         echo "pgmqtt.port = $mqtt_port"
@@ -128,11 +130,13 @@ sql 'SET client_min_messages = warning;
      CREATE TABLE IF NOT EXISTS orders(id serial PRIMARY KEY, customer text, total numeric);
      CREATE TABLE IF NOT EXISTS reading(site text, at timestamptz, celsius float8)'
 [ "$(ask "SELECT count(*) FROM pgmqtt.mappings WHERE name = 'orders'")" = 1 ] ||
-    sql "SELECT pgmqtt.add_mapping('orders', 'orders', \$\$'orders/' || new.id\$\$)" >/dev/null
+    sql "SELECT pgmqtt.add_mapping('orders', 'orders', \$\$'orders/' || coalesce(new.id, old.id)\$\$)" >/dev/null
 [ "$(ask "SELECT count(*) FROM pgmqtt.sinks WHERE name = 'temps'")" = 1 ] ||
     sql "SELECT pgmqtt.add_sink('temps', 'sensors/{site}/temp',
          \$\$ INSERT INTO reading(site, at, celsius)
             SELECT site, received_at, (json->>'temperature')::float8 FROM msg \$\$)" >/dev/null
+is_streaming() { [ "$(ask "SELECT status FROM pgmqtt.mappings WHERE name = 'orders'")" = streaming ]; }
+wait_for "the mapping of orders does not start" is_streaming
 mqtt_is_open() { ! port_is_free "$mqtt_port"; }
 wait_for "MQTT port $mqtt_port does not open" mqtt_is_open
 

@@ -13,9 +13,10 @@ build/asan/%.o: src/%.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
 
+# The tests themselves unoptimized: they take longer to compile than to run.
 build/asan/test/%.o: test/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
+	$(CXX) $(TEST_CXXFLAGS) -O0 -c -o $@ $<
 
 build/unit_tests: $(UNIT_OBJS)
 	$(CXX) $(TEST_CXXFLAGS) -o $@ $^ $(TEST_LIBS)

@@ -168,6 +168,7 @@ void Broker::State::push_queue(Session& session, Delivery delivery) {
         arm(session);
     }
     session.queue.push_back(std::move(delivery));
+    note_queued(session);
 }
 
 bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {

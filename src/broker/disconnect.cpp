@@ -50,6 +50,7 @@ void Broker::State::disconnect_for(Connection& c, ReasonCode reason, const char*
 // The session goes on without its connection, or ends with it.
 void Broker::State::leave(Connection& c, bool publish_will) {
     Session& session = *c.session;
+    forget_congestion(session);
     c.session = nullptr;
     session.connection = nullptr;
     --counters_.clients;

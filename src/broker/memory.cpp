@@ -90,7 +90,7 @@ void Broker::State::pump_waiting() {
 }
 
 bool Broker::State::takes_publishes() const {
-    return sql_may_publish_ || pressure() != Pressure::kFull;
+    return congested_.empty() && (sql_may_publish_ || pressure() != Pressure::kFull);
 }
 
 base::MonoTime Broker::State::next_relief() const {

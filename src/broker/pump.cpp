@@ -11,8 +11,9 @@ namespace pgmqtt::broker {
 void Broker::State::pump(Session& session) {
     if (online(session) == nullptr) return;
     flush_window(session);
-    while (pump_retained(session) || pump_queue(session)) {
-    }
+    bool took = false;
+    while (pump_retained(session) || pump_queue(session)) took = true;
+    if (took) note_taken(session);
 }
 
 // Whether one more may be sent, or for QoS 1 and 2 enter the window.

@@ -82,6 +82,12 @@ struct Session {
     base::MonoTime armed = base::kNever;         // when the heap asks about it
     base::MonoTime next_expired = base::kNever;  // when its queue is looked through
     uint64_t woken_by = 0;  // the store batch after which it goes on: noted once
+
+    // See congestion.cpp.
+    bool congested = false;  // is in State::congested_
+    bool stuck = false;      // took nothing for long: nobody waits for it
+    base::MonoTime took_at{};
+
     RouteMark mark;
 };
 

@@ -38,7 +38,7 @@ void Broker::State::publish(PublishSource source, uint64_t batch, BatchReader& r
 
 // In order, whatever the order in which they became done: who sent them counts on it.
 void Broker::State::report_sql_batches() {
-    while (!sql_batches_.empty() && sql_batches_.front().unfinished == 0) {
+    while (congested_.empty() && !sql_batches_.empty() && sql_batches_.front().unfinished == 0) {
         const SqlBatch& done = sql_batches_.front();
         auto& list = done.source == PublishSource::kCdc ? turn_.publishes_done : turn_.outbox_done;
         list.push_back(done.number);

@@ -282,6 +282,14 @@ class Broker::State {
     size_t output_limit() const;
     void count_output(Connection& c);
     void note_sent(Connection& c);
+    // --- congestion.cpp: publishes from SQL wait for slow clients
+    bool queue_exceeds(const Session& session, unsigned divisor) const;
+    void note_queued(Session& session);
+    void note_taken(Session& session);
+    void forget_congestion(Session& session);
+    base::MonoTime next_given_up() const;
+    void give_up_on_stuck(Now now);
+
     base::MonoTime next_relief() const;
     void relieve_memory(Now now);
     void pump_later(Connection& c);
@@ -329,6 +337,7 @@ class Broker::State {
     Fifo<Orphan> orphans_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
+    std::vector<Session*> congested_;
     Fifo<ConnectionId> paused_for_memory_;
     base::MonoTime throttled_until_{};  // then some of them may publish a message
     bool sql_may_publish_ = true;       // one batch, though memory is full

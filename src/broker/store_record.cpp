@@ -111,6 +111,7 @@ void put_store_record(std::string& out, const StoreRecord& record) {
 }
 
 bool get_store_record(base::ByteReader& reader, StoreRecord& record) {
+    record = {};  // nothing of the record before it
     record.kind = static_cast<StoreKind>(reader.u8());
     switch (record.kind) {
         case StoreKind::kRetain:

@@ -7,8 +7,8 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min(
-        {timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief()});
+    return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief(),
+                     next_given_up()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -64,6 +64,7 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    give_up_on_stuck(now);
     pump_waiting();
     relieve_memory(now);
     settle(now);

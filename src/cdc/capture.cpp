@@ -86,6 +86,10 @@ Capture::~Capture() {
 
 void Capture::set_sources(std::vector<Oid> sources) {
     sources_ = {sources.begin(), sources.end()};
+    forget_routes();
+}
+
+void Capture::forget_routes() {
     routes_.clear();
     skipped_.clear();
 }
@@ -216,6 +220,8 @@ void Capture::add_truncate(Relation relation, ReorderBufferTXN* txn) {
 namespace {
 
 constexpr size_t kMaxErrorText = 256;
+// Tables come and go; a route is soon found again.
+constexpr size_t kMaxRoutes = 10000;
 
 // Copies what was thrown to where a longjmp can leave it.
 template <class Body>
@@ -238,6 +244,7 @@ struct PluginCallbacks {
     static void begin(LogicalDecodingContext*, ReorderBufferTXN*) {
         active_capture->saw_past_ = true;
         active_capture->begun_ = false;
+        if (active_capture->routes_.size() > kMaxRoutes) active_capture->forget_routes();
     }
     static void change(LogicalDecodingContext*, ReorderBufferTXN* txn, Relation relation,
                        ReorderBufferChange* change) {

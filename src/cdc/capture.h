@@ -90,6 +90,7 @@ class Capture {
     void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
     void add_truncate(Relation relation, ReorderBufferTXN* txn);
     void forget(Oid relation);
+    void forget_routes();
 
     ChangeLog& log_;
     Shapes shapes_;

@@ -43,6 +43,13 @@ struct StartSearch {
     bool have_record = false;  // read, not processed yet
     bool ready = false;
 
+    // As Shared::cdc_waits_for_pid has it.
+    int waits_for_pid() const {
+        if (!TransactionIdIsValid(waiting_for)) return 0;
+        int pid = BackendXidGetPid(waiting_for);
+        return pid != 0 ? pid : pg::kPreparedTransaction;
+    }
+
     void begin(const char* name);
     void step();
     void finish();
@@ -113,9 +120,7 @@ pg::Result<CreateResult> create_slot(const std::function<bool()>& keep_going) {
     while (status.ok() && !search.ready && going) {
         status = pg::guard([&search] { search.step(); });
         if (!status.ok() || search.ready) break;
-        int pid =
-            TransactionIdIsValid(search.waiting_for) ? BackendXidGetPid(search.waiting_for) : 0;
-        pg::shared()->cdc_waits_for_pid = pid;
+        pg::shared()->cdc_waits_for_pid = search.waits_for_pid();
         going = keep_going();
     }
     pg::shared()->cdc_waits_for_pid = 0;

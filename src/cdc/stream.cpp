@@ -28,6 +28,7 @@ constexpr size_t kLogBytes = 32 << 20;
 constexpr auto kSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
 constexpr long kCreationPollMs = 10;
+constexpr long kIdleTickMs = 1000;
 
 // How long to wait before the same is tried again: what is in the way of a retry passes by itself,
 // what stalls a mapping waits for somebody.
@@ -103,8 +104,10 @@ long Stream::timeout_ms() const {
     long tick = pg::settings.cdc_tick;
     if (blocked()) return std::min(tick, until(blocked_until_));
     if (!log_.empty() && publisher_.has_room()) return 0;
-    if (log_.empty() && !decoder_.reached(flushed_wal()) && wal_moved_) return 0;
-    return tick;
+    if (log_.empty() && wal_moved_ && !decoder_.reached(flushed_wal())) return 0;
+    bool pending = !log_.empty() || !publisher_.idle();
+    // Idle, the commits that matter wake us; this is for the WAL of everybody else.
+    return pending ? tick : std::max(tick, kIdleTickMs);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -234,10 +237,10 @@ bool Stream::still_wanted() {
     if (!pause_(kCreationPollMs)) return false;
     publisher_.turn();
     int pid = pg::shared()->cdc_waits_for_pid;
-    set_stream_status("starting", pid == 0
-                                      ? ""
-                                      : "the replication slot waits for the transaction of pid " +
-                                            std::to_string(pid));
+    std::string waits_for = pid == pg::kPreparedTransaction
+                                ? "a prepared transaction"
+                                : "the transaction of pid " + std::to_string(pid);
+    set_stream_status("starting", pid == 0 ? "" : "the replication slot waits for " + waits_for);
     if (pg::shared()->configuration == configuration_) return true;
     // More mappings are no reason to begin again; none at all is.
     uint64_t configuration = pg::shared()->configuration;

@@ -2,6 +2,7 @@
 
 extern "C" {
 #include <access/xlog.h>
+#include <access/xlog_internal.h>
 #include <access/xlogutils.h>
 }
 
@@ -36,7 +37,14 @@ XLogRecPtr flushed_wal() {
 }
 
 XLogRecPtr flush_inserted_wal() {
+    // Where the next record goes: behind the header of a page that nobody has begun to write, when
+    // the last record ends with its page. To flush up to there is an ERROR.
     XLogRecPtr inserted = GetXLogInsertRecPtr();
+    if (XLogSegmentOffset(inserted, wal_segment_size) == SizeOfXLogLongPHD) {
+        inserted -= SizeOfXLogLongPHD;
+    } else if (inserted % XLOG_BLCKSZ == SizeOfXLogShortPHD) {
+        inserted -= SizeOfXLogShortPHD;
+    }
     if (inserted > flushed_wal()) XLogFlush(inserted);
     return flushed_wal();
 }

@@ -27,7 +27,12 @@ bool in_force(const Shared& memory, unsigned followed, uint64_t target) {
 // A slot is ready when every transaction that wrote before it has ended.
 void tell(int level, const char* message) {
     int pid = shared()->cdc_waits_for_pid;
-    if (pid != 0) {
+    if (pid == kPreparedTransaction) {
+        ereport(level,
+                (errmsg("%s", message),
+                 errdetail("The replication slot can begin when a prepared transaction has ended."),
+                 errhint("See pg_prepared_xacts.")));
+    } else if (pid != 0) {
         ereport(level,
                 (errmsg("%s", message),
                  errdetail("The replication slot can begin when the transaction of the process "

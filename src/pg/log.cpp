@@ -54,7 +54,9 @@ void write(const Entry& entry) {
                         errmsg_internal("%s", entry.message.c_str()),
                         entry.detail.empty() ? 0 : errdetail_internal("%s", entry.detail.c_str()),
                         entry.hint.empty() ? 0 : errhint("%s", entry.hint.c_str()),
-                        entry.context.empty() ? 0 : errcontext("%s", entry.context.c_str())));
+                        entry.context.empty()
+                            ? 0
+                            : (errcontext("%s", entry.context.c_str()))));  // a macro with a comma
     });
     (void)status.ok();  // there is nowhere left to report that reporting failed
 }

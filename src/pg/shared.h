@@ -17,6 +17,9 @@ const char* worker_name(Worker worker);  // "pgmqtt broker": pg_stat_activity.ba
 
 enum class CdcState : int { kStopped, kStarting, kStreaming, kDisabled };
 
+// As Shared::cdc_waits_for_pid: the transaction is a prepared one, no process has it.
+inline constexpr int kPreparedTransaction = -1;
+
 struct WorkerSlot {
     std::atomic<int> pid;       // 0: not running
     std::atomic<int> pgprocno;  // index of its latch; -1: not running

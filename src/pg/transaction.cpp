@@ -3,6 +3,7 @@
 extern "C" {
 #include <access/xact.h>
 #include <executor/spi.h>
+#include <storage/latch.h>
 #include <utils/backend_status.h>
 #include <utils/memutils.h>
 #include <utils/snapmgr.h>
@@ -129,6 +130,9 @@ bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void*
     }
     if (!committed) abort_transaction(outer);
     report_idle(options);
+    // A wait inside the transaction (for a lock, for a synchronous standby) resets the process's
+    // latch, and with it whatever it was set for: look again before sleeping.
+    SetLatch(MyLatch);
     if (thrown) std::rethrow_exception(thrown);
     // A cancelled wait for a synchronous standby ends in a commit that nobody else has. Whoever
     // waits for the acknowledgement must not get it.

@@ -166,7 +166,7 @@ void BrokerLoop::receive_sink() {
 
 void BrokerLoop::receive_cdc() {
     base::ByteView bytes;
-    while (broker_.takes_publishes() && cdc_.receive(bytes)) {
+    while (!(cdc_held_ = !broker_.takes_publishes()) && cdc_.receive(bytes)) {
         BatchReader batch(bytes);
         if (batch.ok() && batch.kind() == BatchKind::kPublish)
             broker_.publish(broker::PublishSource::kCdc, batch.number(), batch, now_);
@@ -217,6 +217,7 @@ void BrokerLoop::publish_counters() {
 
 long BrokerLoop::timeout_ms() const {
     if (server_.has_backlog() || !authentications_.empty()) return 0;
+    if (cdc_held_ && broker_.takes_publishes()) return 0;
     base::MonoTime when = std::min(broker_.next_timer(), retry_listen_at_);
     if (pg::shared()->configuration != routes_seen_) when = std::min(when, retry_routes_at_);
     long timeout = -1;

@@ -67,6 +67,7 @@ class BrokerLoop final : private net::Handler {
     uint32_t sink_epoch_ = 0;
     uint32_t cdc_epoch_ = 0;
     std::deque<broker::AuthRequest> authentications_;
+    bool cdc_held_ = false;  // batches may be left in the queue: nobody will wake us for them
     base::Now now_;
     base::MonoTime retry_listen_at_ = base::kNever;
     std::string listen_problem_;

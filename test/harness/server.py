@@ -205,6 +205,7 @@ class Server:
         return f"host={self.directory} port={self.port} dbname={database} user={user}"
 
     def connect(self, database="postgres", user="postgres", autocommit=True):
+        """Beware: psycopg2's `with connection` opens a transaction even with autocommit."""
         import psycopg2
 
         connection = psycopg2.connect(self.dsn(database, user))
@@ -223,9 +224,9 @@ class Server:
 
     # ---- looking at it ----
 
-    def wait_for(self, condition, what, deadline=20):
+    def wait_for(self, condition, what, deadline=20, every=0.02):
         try:
-            return wait_for(condition, what, deadline)
+            return wait_for(condition, what, deadline, every)
         except TimeoutError as late:
             raise TimeoutError(f"{late}\n--- server log ---\n{self.log_tail(25)}") from None
 

@@ -45,15 +45,17 @@ def main():
     with Server() as server, RawClient(server.mqtt_port) as client:
         server.psql("CREATE TABLE t (v text);"
                     "SELECT pgmqtt.add_mapping('m', 't', $$'out'$$, $$new.v$$)")
+        server.wait_for(lambda: server.psql("SELECT status FROM pgmqtt.mappings") == "streaming",
+                        "the mapping streams")
         client.connect()
         client.subscribe("out", 1)
-        with server.connect() as session, session.cursor() as cursor:
-            for what, statement in (("mapping", "INSERT INTO t VALUES (%s)"),
-                                    ("publish()", "SELECT pgmqtt.publish('out', %s::text, 1)")):
-                measure(cursor, client, statement, 20)  # warm
-                after_commit, whole = measure(cursor, client, statement, count)
-                say(f"{what}, commit -> delivery", after_commit)
-                say(f"{what}, statement -> delivery", whole)
+        cursor = server.connect().cursor()
+        for what, statement in (("mapping", "INSERT INTO t VALUES (%s)"),
+                                ("publish()", "SELECT pgmqtt.publish('out', %s::text, 1)")):
+            measure(cursor, client, statement, 20)  # warm
+            after_commit, whole = measure(cursor, client, statement, count)
+            say(f"{what}, commit -> delivery", after_commit)
+            say(f"{what}, statement -> delivery", whole)
 
 
 if __name__ == "__main__":

@@ -255,3 +255,33 @@ def test_bad_topics_are_dead_letters(server, sub, topic, name):
     assert server.psql(f"SELECT string_agg(left(message, 17), '|' ORDER BY id) FROM"
                        f" pgmqtt.dead_letter WHERE name = '{name}'") == \
         "topic contains a |topic is empty|topic is NULL|topic begins with|topic of 65536 by"
+
+
+def test_a_commit_that_ends_with_its_page_is_no_trouble(server, sub, topic, name):
+    """The next record's place is then behind a page header that is not written yet."""
+    page, header, probe = 8192, 24, 304
+    server.psql(f"CREATE TABLE {name} (v text);"
+                f"SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$, $$new.v$$)")
+    cursor = server.connect().cursor()
+
+    def position():
+        cursor.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+        return cursor.fetchone()[0]
+
+    def insert(length):
+        before = position()
+        cursor.execute(f"INSERT INTO {name} VALUES (repeat('x', %s))", (length,))
+        assert receive(sub).payload == b"x" * length
+        return position() - before
+
+    def ends_with_a_page():
+        size = insert(probe)
+        left = page - position() % page
+        if size < left < 1500:
+            insert(probe + left - size)
+        return position() % page == header
+
+    worker = server.worker_pid("pgmqtt cdc")
+    server.wait_for(ends_with_a_page, "a commit ends with its page", 60)
+    insert(probe)
+    assert server.worker_pid("pgmqtt cdc") == worker

@@ -130,6 +130,46 @@ def test_a_quiet_mapped_table_does_not_hold_back_wal(own):
                  == "t", "the slot follows", 10)
 
 
+def test_prepared_transactions(new_server):
+    """B08: published at COMMIT PREPARED, also after a restart; a slot waits for one, and says so."""
+    own = new_server(conf={"max_prepared_transactions": 5}).start()
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int);"
+             "BEGIN; INSERT INTO other VALUES (1); PREPARE TRANSACTION 'early'")
+    adder = own.connect(autocommit=True)
+    threading.Timer(0.5, adder.cancel).start()
+    adder.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$)")
+    assert status(own, "a") == "starting: the replication slot waits for a prepared transaction"
+    own.psql("ROLLBACK PREPARED 'early'")
+    own.wait_for(lambda: status(own, "a") == "streaming", "the slot is made", 5)
+    own.psql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'one';"
+             "BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'two'; INSERT INTO t VALUES (3)")
+    own.stop("fast")
+    own.start()
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("a", 0)
+        own.psql("ROLLBACK PREPARED 'one'")
+        own.psql("COMMIT PREPARED 'two'")
+        assert client.expect(3).payload == b"2"
+
+
+def test_a_lost_slot_is_loud_and_there_is_a_way_back(new_server):
+    own = new_server(conf={"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB",
+                           "max_wal_size": "32MB"}).start()
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE bulk (v text);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$(1 / (new.id - 1))::text$$,"
+             " on_error => 'stall'); INSERT INTO t VALUES (1)")
+    own.wait_for(lambda: status(own, "a").startswith("stalled"), "it stalls")
+    for _ in range(4):
+        own.psql("INSERT INTO bulk SELECT repeat('x', 1000) FROM generate_series(1, 20000);"
+                 "CHECKPOINT")
+    own.wait_for(lambda: "has lost WAL" in status(own, "a"), "it says so", 10)
+    assert status(own, "a").startswith("disabled")
+    assert "has lost WAL" in own.log_tail(2000)
+    own.psql("SELECT pgmqtt.alter_mapping('a', false); SELECT pgmqtt.alter_mapping('a', true)")
+    assert status(own, "a") == "streaming"
+
+
 def test_stall_holds_and_goes_on(own):
     own.psql("""CREATE TABLE t (id int PRIMARY KEY, v int);
         SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$(10 / new.v)::text$$, on_error => 'stall')""")

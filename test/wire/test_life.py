@@ -53,6 +53,17 @@ def test_create_extension_opens_the_port_without_a_restart(new_server):
     Flows(server).check("fresh")
 
 
+def test_the_first_row_after_add_mapping_is_published(new_server):
+    """The first mapping of a server needs a slot first: add_mapping's commit is the promise."""
+    server = new_server().start()
+    with RawClient(server.mqtt_port) as client:
+        client.connect()
+        client.subscribe("out", 1)
+        server.psql("CREATE TABLE t (v text); SELECT pgmqtt.add_mapping('m', 't', $$'out'$$, $$new.v$$);"
+                    "INSERT INTO t VALUES ('first')")
+        assert client.expect(3).payload == b"first"
+
+
 def test_drop_extension_leaves_nothing(new_server):
     server = new_server().start()
     Flows(server).check("before")

@@ -1,0 +1,61 @@
+// A client that takes its messages more slowly than they come makes publishes from SQL wait:
+// batches are not taken, nor reported done, while its queue is more than half full. So a million
+// rows in one transaction reach a subscriber of modest speed without touching queue_policy, which
+// is for clients that are away or stuck. A client that takes nothing for kPatience is stuck: nobody
+// waits for it.
+#include <algorithm>
+
+#include "broker/state.h"
+
+namespace pgmqtt::broker {
+
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+}  // namespace
+
+// Half full, or, below a quarter, relieved: so that batches do not stop and go with every message.
+bool Broker::State::queue_exceeds(const Session& session, unsigned divisor) const {
+    return session.queue.size() > config_.max_queued_messages / divisor ||
+           session.queued_bytes > config_.max_queued_bytes / divisor;
+}
+
+void Broker::State::note_queued(Session& session) {
+    if (session.congested || session.stuck || session.connection == nullptr) return;
+    if (!queue_exceeds(session, 2)) return;
+    session.congested = true;
+    session.took_at = now_.mono;
+    congested_.push_back(&session);
+}
+
+void Broker::State::note_taken(Session& session) {
+    session.took_at = now_.mono;
+    session.stuck = false;
+    if (session.congested && !queue_exceeds(session, 4)) forget_congestion(session);
+}
+
+void Broker::State::forget_congestion(Session& session) {
+    session.stuck = false;
+    if (!session.congested) return;
+    session.congested = false;
+    std::erase(congested_, &session);
+    if (congested_.empty()) report_sql_batches();
+}
+
+base::MonoTime Broker::State::next_given_up() const {
+    base::MonoTime next = base::kNever;
+    for (const Session* session : congested_) next = std::min(next, session->took_at + kPatience);
+    return next;
+}
+
+void Broker::State::give_up_on_stuck(Now now) {
+    for (size_t i = congested_.size(); i-- > 0;) {
+        Session& session = *congested_[i];
+        if (session.took_at + kPatience > now.mono) continue;
+        forget_congestion(session);
+        session.stuck = true;
+    }
+}
+
+}  // namespace pgmqtt::broker
