@@ -58,6 +58,7 @@ help:
 	@echo 'make install       install it into the server that pg_config names'
 	@echo 'make installcheck  regression tests against a running server (preloaded, PGPORT)'
 	@echo 'make check-unit    unit tests and packet tables of the floors without PostgreSQL'
+	@echo 'make check-walk    a million random steps of clients, store and restarts'
 	@echo 'make check-boundary  errors, exceptions and dying workers where C++ meets PostgreSQL'
 	@echo 'make check-wire    a private server and real clients'
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'

@@ -2,13 +2,13 @@
 # Installs what the tests need, builds, runs every kind of test, and ends with one line that sums
 # them all:   N passed, N failed
 #   bash test/run.sh             all kinds
-#   bash test/run.sh lint wire   only these, of: unit fuzz lint boundary regress wire crash
+#   bash test/run.sh lint wire   only these, of: unit walk fuzz lint boundary regress wire crash
 # FUZZ_SECONDS per fuzz target (15) and CRASH_ROUNDS (8) make the long ones longer.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 python=/usr/bin/python3  # Debian's, which has its packages; another may be first on PATH
-kinds=(unit fuzz lint boundary regress wire crash)
+kinds=(unit walk fuzz lint boundary regress wire crash)
 chosen=("${@:-${kinds[@]}}")
 results=build/test-results
 total_passed=0 total_failed=0 total_skipped=0
@@ -53,6 +53,13 @@ run_unit() {
     make -s "-j$(nproc)" build/unit_tests &&
         build/unit_tests --gtest_brief=1 --gtest_output="xml:$results/unit.xml"
     record_junit unit $?
+}
+
+run_walk() {
+    make -s "-j$(nproc)" build/session_walk &&
+        PGMQTT_WALK_STEPS=1000000 build/session_walk --gtest_brief=1 \
+            --gtest_output="xml:$results/walk.xml"
+    record_junit walk $?
 }
 
 run_fuzz() {

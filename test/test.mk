@@ -25,6 +25,17 @@ build/unit_tests: $(UNIT_OBJS)
 check-unit: build/unit_tests
 	build/unit_tests --gtest_brief=1
 
+# A million random steps, without sanitizers; PGMQTT_WALK_SEED=2 PGMQTT_WALK_STEPS=50000000 by hand.
+build/session_walk: test/unit/broker/session_walk_test.cpp $(CORE_LIB)
+	$(CXX) $(CORE_CXXFLAGS) -Itest -o $@ $< $(CORE_LIB) -lgtest -lgtest_main -lxxhash -lpthread
+
+.PHONY: check-walk
+check-walk: export PGMQTT_WALK_STEPS ?= 1000000
+check-walk: build/session_walk
+	build/session_walk --gtest_brief=1
+
+-include build/session_walk.d
+
 # Each target grows its corpus under build/fuzz/; the seeds come from the packet tables.
 FUZZ_SECONDS ?= 30
 FUZZ_CXX ?= clang++

@@ -49,10 +49,10 @@ base::MonoTime Broker::State::next_given_up() const {
     return next;
 }
 
-void Broker::State::give_up_on_stuck(Now now) {
+void Broker::State::give_up_on_stuck() {
     for (size_t i = congested_.size(); i-- > 0;) {
         Session& session = *congested_[i];
-        if (session.took_at + kPatience > now.mono) continue;
+        if (session.took_at + kPatience > now_.mono) continue;
         forget_congestion(session);
         session.stuck = true;
     }

@@ -35,7 +35,10 @@ void Broker::State::load_session(const StoreRecord& record) {
     session.disconnected_at = stored.disconnected_at;
     session.expiry_interval = stored.expiry_interval;
     session.will_delay = stored.will_delay;
-    if (!stored.will.topic.empty()) session.will = make_message(stored.will, now_);
+    if (!stored.will.topic.empty()) {
+        session.will = make_message(stored.will, now_);
+        session.will->charge(message_bytes_);
+    }
 }
 
 void Broker::State::load_subscription(Session& session, const StoredSubscription& stored) {
@@ -111,7 +114,11 @@ void Broker::State::settle_loaded(Session& session) {
         }
         // What a connection had sent when the server died nobody wrote down, but for QoS 2 that
         // may expire.
-        delivery.may_be_sent |= was_connected;
+        if (was_connected && !delivery.may_be_sent) {
+            delivery.may_be_sent = true;
+            delivery.sent_is_stored = true;
+            put_delivery(session, delivery, DeliveryState::kQueued);
+        }
         bool under_way = delivery.may_be_sent && !session.window.in_use(delivery.sequence);
         if (under_way && session.queue.empty()) {
             session.window.push(std::move(delivery));

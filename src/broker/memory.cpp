@@ -101,11 +101,11 @@ base::MonoTime Broker::State::next_relief() const {
     return paused_for_memory_.empty() ? base::kNever : base::MonoTime{};
 }
 
-void Broker::State::relieve_memory(Now now) {
+void Broker::State::relieve_memory() {
     size_t count = paused_for_memory_.size();
     if (pressure() == Pressure::kFull) {
-        if (now.mono < throttled_until_) return;
-        throttled_until_ = now.mono + kThrottle;
+        if (now_.mono < throttled_until_) return;
+        throttled_until_ = now_.mono + kThrottle;
         count = std::min(count, count / kThrottleShare + 1);
     }
     sql_may_publish_ = true;

@@ -95,7 +95,7 @@ void Broker::State::flush_window(Session& session) {
     Connection& c = *session.connection;
     while (Delivery* next = session.window.next_unsent()) {
         if (next->batch > pending_.stored_batch()) return;
-        if (c.doomed || c.outbox.size() > config_.client_buffer ||
+        if (c.doomed || c.outbox.size() > output_limit() ||
             session.window.quota_used() >= window_limit(c)) {
             return;
         }

@@ -288,10 +288,10 @@ class Broker::State {
     void note_taken(Session& session);
     void forget_congestion(Session& session);
     base::MonoTime next_given_up() const;
-    void give_up_on_stuck(Now now);
+    void give_up_on_stuck();
 
     base::MonoTime next_relief() const;
-    void relieve_memory(Now now);
+    void relieve_memory();
     void pump_later(Connection& c);
     void pump_waiting();
 

@@ -64,9 +64,9 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
-    give_up_on_stuck(now);
+    give_up_on_stuck();
     pump_waiting();
-    relieve_memory(now);
+    relieve_memory();
     settle(now);
 }
 

@@ -138,6 +138,7 @@ class BrokerTest : public ::testing::Test {
     void start() {
         clients_.clear();
         unstored_.clear();
+        last_batch_ = 0;
         stored_.clear();
         broker_ = std::make_unique<Broker>(config_, 42);
     }
@@ -300,6 +301,7 @@ class BrokerTest : public ::testing::Test {
             uint64_t number = broker_->store_batch();
             std::string bytes(turn.store.finish(number));
             unstored_.emplace_back(number, bytes);
+            last_batch_ = number;
             BatchReader reader(bytes);
             StoreRecord record;
             while (reader.next(record)) {
@@ -341,6 +343,7 @@ class BrokerTest : public ::testing::Test {
     bool auto_store_ = false;  // what the broker says is stored at once
     FakeStore store_;
     std::deque<std::pair<uint64_t, std::string>> unstored_;
+    uint64_t last_batch_ = 0;
     AuthVerdict verdict_;
     std::vector<AuthRequest> auth_requests_;
     std::map<uint64_t, std::vector<StoredRecord>> stored_;
