@@ -36,8 +36,8 @@ struct WatchedRelations {
     std::atomic<uint32_t> relations[kCapacity];
 };
 
-// What pgmqtt.mappings shows of one mapping, or of the whole stream. Written by the cdc worker only;
-// `version` is odd meanwhile. See cdc/status.h.
+// What pgmqtt.mappings shows of one mapping, or of the whole stream. Written by the cdc worker
+// only; `version` is odd meanwhile. See cdc/status.h.
 struct MappingStatus {
     static constexpr int kStream = -1;  // as id: not a mapping, the stream that feeds them
     static constexpr int kMessageSize = 240;
@@ -71,7 +71,7 @@ struct Shared {
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
     std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
-    std::atomic<int> cdc_state;          // CdcState
+    std::atomic<int> cdc_state;                  // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;
     std::atomic<uint64_t> cdc_changes;  // decoded
@@ -88,7 +88,7 @@ struct Shared {
     std::atomic<uint64_t> store_records;
 
     std::atomic<bool> broker_listening;
-    std::atomic<bool> broker_leaving;  // says goodbye to its clients
+    std::atomic<bool> broker_leaving;        // says goodbye to its clients
     std::atomic<int64_t> broker_started_at;  // TimestampTz
     std::atomic<bool> database_missing;      // a worker could not connect: be quiet about it
     std::atomic<bool> database_connected;    // a worker could: the others need not wait
