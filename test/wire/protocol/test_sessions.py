@@ -92,6 +92,7 @@ def test_retained_messages_outlive_the_session(connected, topic, version, client
     assert client.expect(PUBLISH).payload == b"kept"
 
 
+@pytest.mark.stricter
 def test_a_session_expires_after_its_interval(lasting, client_id):
     """Kept at first, gone after 1 s away."""
     lasting(5, client_id, expiry=1).leave()
