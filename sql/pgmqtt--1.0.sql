@@ -80,6 +80,87 @@ ALTER TABLE pgmqtt.retained_message REPLICA IDENTITY NOTHING;
 ALTER TABLE pgmqtt.retained_message ALTER COLUMN payload SET STORAGE EXTERNAL;
 COMMENT ON TABLE pgmqtt.retained_message IS 'Retained messages. topic_hash is xxHash64 (XXH3) of topic: a topic of 65,535 bytes does not fit a btree';
 
+-- Sessions that outlive their connection (section 4.1 of MQTT 5.0). The ids are the broker's. Only the
+-- store worker writes here, a cycle at a time; the broker reads it all when it starts.
+
+CREATE TABLE pgmqtt.session (
+    session_id       bigint PRIMARY KEY,
+    client_id        bytea NOT NULL,
+    username         bytea NOT NULL,
+    created_at       timestamptz NOT NULL,
+    disconnected_at  timestamptz NOT NULL,
+    expiry_interval  bigint NOT NULL,
+    will_topic       bytea NOT NULL,
+    will_payload     bytea NOT NULL,
+    will_qos         smallint NOT NULL,
+    will_retain      boolean NOT NULL,
+    will_properties  bytea NOT NULL,
+    will_received_at timestamptz NOT NULL,
+    will_expires_at  timestamptz NOT NULL,
+    will_delay       bigint NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 500);
+ALTER TABLE pgmqtt.session REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.session IS 'Sessions that outlive their connection. username is empty for anonymous clients, disconnected_at infinity while connected, expiry_interval in seconds (4294967295: never), will_topic empty without a will';
+
+CREATE TABLE pgmqtt.session_subscription (
+    session_id          bigint NOT NULL,
+    filter_hash         bigint NOT NULL,
+    filter              bytea NOT NULL,
+    qos                 smallint NOT NULL,
+    no_local            boolean NOT NULL,
+    retain_as_published boolean NOT NULL,
+    retain_handling     smallint NOT NULL,
+    subscription_id     bigint NOT NULL
+) WITH (autovacuum_vacuum_threshold = 500);
+CREATE INDEX session_subscription_session ON pgmqtt.session_subscription (session_id, filter_hash);
+ALTER TABLE pgmqtt.session_subscription REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.session_subscription IS 'Subscriptions of the sessions in pgmqtt.session. filter_hash is xxHash64 (XXH3) of filter: a filter of 65,535 bytes does not fit a btree; subscription_id is 0 without one';
+
+-- The queue. Rows come and go fast, so these are vacuumed by number of dead rows and without pauses;
+-- the state of a delivery changes in place.
+CREATE TABLE pgmqtt.message (
+    message_id  bigint PRIMARY KEY,
+    topic       bytea NOT NULL,
+    payload     bytea NOT NULL,
+    qos         smallint NOT NULL,
+    retain      boolean NOT NULL,
+    properties  bytea NOT NULL,
+    received_at timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL
+) WITH (autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1,
+    toast.autovacuum_vacuum_threshold = 20000, toast.autovacuum_vacuum_scale_factor = 0.05,
+    toast.autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE pgmqtt.message REPLICA IDENTITY NOTHING;
+ALTER TABLE pgmqtt.message ALTER COLUMN payload SET STORAGE EXTERNAL;
+COMMENT ON TABLE pgmqtt.message IS 'Messages queued for sessions, each once for all of them';
+
+CREATE TABLE pgmqtt.delivery (
+    session_id       bigint NOT NULL,
+    sequence         bigint NOT NULL,
+    message_id       bigint NOT NULL,
+    state            smallint NOT NULL,
+    sent             boolean NOT NULL,
+    qos              smallint NOT NULL,
+    retain           boolean NOT NULL,
+    subscription_ids bytea NOT NULL,
+    PRIMARY KEY (session_id, sequence)
+) WITH (fillfactor = 85, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
+ALTER TABLE pgmqtt.delivery REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.delivery IS 'Messages that a session has not acknowledged. (sequence - 1) mod 65535 + 1 is the packet identifier; state is 1, or 2 when PUBREC came; subscription_ids are four bytes each';
+
+CREATE TABLE pgmqtt.received_packet (
+    session_id  bigint NOT NULL,
+    packet_id   int NOT NULL,
+    PRIMARY KEY (session_id, packet_id)
+) WITH (autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE pgmqtt.received_packet REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.received_packet IS 'QoS 2 publishes of a session that came and whose PUBREL has not';
+
+-- Publishing from SQL and what comes of failures.
+
 CREATE TABLE pgmqtt.outbox (
     id          bigint GENERATED ALWAYS AS IDENTITY,
     xid         xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
@@ -102,6 +183,15 @@ CREATE TABLE pgmqtt.outbox_commit (
 );
 ALTER TABLE pgmqtt.outbox_commit REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.outbox_commit IS 'Order of the transactions that published, taken as they begin to commit';
+
+CREATE TABLE pgmqtt.command (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action      smallint NOT NULL,
+    client_id   bytea NOT NULL,
+    reason      smallint NOT NULL
+);
+ALTER TABLE pgmqtt.command REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.command IS 'Calls of pgmqtt.disconnect() (action 1) and pgmqtt.delete_session() (2) on their way to the broker';
 
 CREATE TABLE pgmqtt.dead_letter (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -282,6 +372,21 @@ COMMENT ON VIEW pgmqtt.sinks IS 'Sinks and how they are: status is active, waiti
 GRANT SELECT ON pgmqtt.sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
 -- ------------------------------------------------------------------------------------------------
+-- Steering.
+
+CREATE FUNCTION pgmqtt.disconnect(client_id text, reason int DEFAULT 152) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_disconnect';
+COMMENT ON FUNCTION pgmqtt.disconnect(text, int) IS 'Closes the connection of a client when this transaction commits; an MQTT 5.0 client is told the reason. Its session stays as if the connection had been lost';
+REVOKE ALL ON FUNCTION pgmqtt.disconnect(text, int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.disconnect(text, int) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.delete_session(client_id text) RETURNS void
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_delete_session';
+COMMENT ON FUNCTION pgmqtt.delete_session(text) IS 'Ends the session of a client, connected or not, with its subscriptions and queue, when this transaction commits';
+REVOKE ALL ON FUNCTION pgmqtt.delete_session(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.delete_session(text) TO pgmqtt_admin;
+
+-- ------------------------------------------------------------------------------------------------
 -- Watching.
 CREATE FUNCTION pgmqtt.topic_matches(filter text, topic text) RETURNS boolean
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'pgmqtt_topic_matches';
@@ -300,6 +405,45 @@ CREATE VIEW pgmqtt.retained AS
     FROM pgmqtt.retained_message r
     WHERE r.expires_at > pg_catalog.now();
 COMMENT ON VIEW pgmqtt.retained IS 'Retained messages, as a new subscriber would get them';
+
+CREATE VIEW pgmqtt.sessions AS
+    SELECT pg_catalog.convert_from(s.client_id, 'UTF8') AS client_id,
+           NULLIF(pg_catalog.convert_from(s.username, 'UTF8'), '') AS username,
+           s.disconnected_at = 'infinity' AS connected, s.created_at,
+           NULLIF(s.disconnected_at, 'infinity') AS disconnected_at,
+           CASE WHEN s.disconnected_at < 'infinity' AND s.expiry_interval < 4294967295
+                THEN s.disconnected_at + pg_catalog.make_interval(secs => s.expiry_interval)
+           END AS expires_at,
+           n.subscriptions, q.queued, q.queued_bytes, q.oldest_queued_at
+    FROM pgmqtt.session s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS subscriptions
+        FROM pgmqtt.session_subscription u WHERE u.session_id = s.session_id) n
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS queued,
+               COALESCE(sum(octet_length(m.topic) + octet_length(m.payload)
+                            + octet_length(m.properties)), 0)::bigint AS queued_bytes,
+               min(m.received_at) AS oldest_queued_at
+        FROM pgmqtt.delivery d JOIN pgmqtt.message m USING (message_id)
+        WHERE d.session_id = s.session_id) q;
+COMMENT ON VIEW pgmqtt.sessions IS 'Sessions that outlive their connection, and what is stored for them. Sessions that end with their connection are not stored and not shown';
+
+CREATE VIEW pgmqtt.subscriptions AS
+    SELECT pg_catalog.convert_from(s.client_id, 'UTF8') AS client_id,
+           CASE WHEN f.share_group IS NULL THEN f.filter
+                ELSE pg_catalog.substr(f.filter, length('$share//') + length(f.share_group) + 1)
+           END AS filter,
+           u.qos::int AS qos, u.no_local, u.retain_as_published,
+           u.retain_handling::int AS retain_handling,
+           NULLIF(u.subscription_id, 0) AS subscription_id, f.share_group
+    FROM pgmqtt.session_subscription u
+    JOIN pgmqtt.session s USING (session_id)
+    CROSS JOIN LATERAL (SELECT pg_catalog.convert_from(u.filter, 'UTF8') AS whole) w
+    CROSS JOIN LATERAL (
+        SELECT w.whole AS filter,
+               CASE WHEN pg_catalog.starts_with(w.whole, '$share/')
+                    THEN pg_catalog.split_part(w.whole, '/', 2) END AS share_group) f;
+COMMENT ON VIEW pgmqtt.subscriptions IS 'Subscriptions of the sessions in pgmqtt.sessions; a shared one by its filter and its group';
 
 -- Columns after listening: PGMQTT_BROKER_COUNTERS and PGMQTT_BROKER_GAUGES of src/broker/counters.h,
 -- in that order.
@@ -343,4 +487,4 @@ GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_mo
 CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();
 COMMENT ON VIEW pgmqtt.stat_broker IS 'Counters since the broker started, and what is true now; one row';
 
-GRANT SELECT ON pgmqtt.retained, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+GRANT SELECT ON pgmqtt.retained, pgmqtt.sessions, pgmqtt.subscriptions, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;

@@ -93,8 +93,10 @@ if ! is_running; then
         echo "unix_socket_directories = '$home'"
         echo "shared_preload_libraries = 'pgmqtt'"
         echo "wal_level = logical"
-        # Late minor releases want the output plugin named.
-        if as_server "$(bindir)/postgres" --describe-config | grep -q '^output_plugin_libraries'; then
+        # Late minor releases want the output plugin named. (All of the list is read: a grep -q that
+        # leaves early would end the writer, and with pipefail the answer.)
+        if as_server "$(bindir)/postgres" --describe-config | grep '^output_plugin_libraries' \
+            >/dev/null; then
             echo "output_plugin_libraries = 'pgoutput, test_decoding, pgmqtt'"
         fi
         echo "pgmqtt.port = $mqtt_port"

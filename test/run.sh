@@ -106,7 +106,7 @@ run_one() {
         lint) run_pytest lint -rP test/lint ;;
         boundary) run_boundary ;;
         regress) run_regress ;;
-        wire) run_pytest wire test/wire ;;
+        wire) run_pytest wire -n 2 --dist loadfile test/wire ;;
         crash) CRASH_ROUNDS=${CRASH_ROUNDS:-8} run_pytest crash test/crash ;;
         *) give_up "there is no kind of test called $1" ;;
     esac

@@ -73,8 +73,7 @@ Outcome check(const char* role, const char* password) {
     const char* detail = nullptr;
     bool exists = SearchSysCacheExists1(AUTHNAME, CStringGetDatum(role));
     char* verifier = exists ? get_role_password(role, &detail) : nullptr;
-    bool scram = verifier != nullptr &&
-                 get_password_type(verifier) == PASSWORD_TYPE_SCRAM_SHA_256;
+    bool scram = verifier != nullptr && get_password_type(verifier) == PASSWORD_TYPE_SCRAM_SHA_256;
     const char* against = scram ? verifier : decoy_verifier();
     bool matches = plain_crypt_verify(role, against, password, &detail) == STATUS_OK;
     if (!exists) return Outcome::kNoSuchRole;

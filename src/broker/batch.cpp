@@ -41,6 +41,13 @@ void BatchWriter::add(const PublishRecord& record) {
     ++count_;
 }
 
+void BatchWriter::add(const CommandRecord& record) {
+    base::put_u8(bytes_, static_cast<uint8_t>(record.action));
+    base::put_prefixed16(bytes_, record.client_id);
+    base::put_u8(bytes_, static_cast<uint8_t>(record.reason));
+    ++count_;
+}
+
 void BatchWriter::add(const CompletionRecord& record) {
     base::put_u64(bytes_, record.token);
     base::put_u8(bytes_, static_cast<uint8_t>(record.reason));
@@ -69,7 +76,7 @@ BatchReader::BatchReader(ByteView batch) : reader_(batch) {
     number_ = reader_.u64();
     count_ = reader_.u32();
     ok_ = reader_.ok() && format == kFormat && kind >= static_cast<uint8_t>(BatchKind::kStore) &&
-          kind <= static_cast<uint8_t>(BatchKind::kPublishDone) &&
+          kind <= static_cast<uint8_t>(BatchKind::kCommandDone) &&
           count_ <= reader_.remaining() / kSmallestRecord;
     if (!ok_) {
         count_ = 0;
@@ -115,6 +122,15 @@ bool BatchReader::next(SinkRecord& record) {
 bool BatchReader::next(PublishRecord& record) {
     if (!begin_record(BatchKind::kPublish)) return false;
     return end_record(get_message(reader_, record.message));
+}
+
+bool BatchReader::next(CommandRecord& record) {
+    if (!begin_record(BatchKind::kCommand)) return false;
+    uint8_t action = reader_.u8();
+    record.action = static_cast<CommandAction>(action);
+    record.client_id = reader_.prefixed16();
+    record.reason = static_cast<mqtt::ReasonCode>(reader_.u8());
+    return end_record(action >= 1 && action <= 2);
 }
 
 bool BatchReader::next(CompletionRecord& record) {

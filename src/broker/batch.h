@@ -2,9 +2,12 @@
 // Pure bytes; the transport is pg/queue.h. Every batch has a number, given by its sender, that its
 // acknowledgement repeats; numbers grow by one and start at 1 with each broker start.
 //
-//   broker -> store   StoreBatch       store -> broker   Completion batches, PublishBatch (the
-//   outbox) broker -> sink    SinkBatch        sink  -> broker   Completion batches cdc    ->
-//   broker  PublishBatch     broker -> cdc, store   PublishDone (the batch is stored or routed)
+//   broker -> store        StoreBatch, PublishDone, CommandDone
+//   store -> broker        Completion batches, PublishBatch (the outbox), CommandBatch
+//   broker -> sink         SinkBatch
+//   sink -> broker         Completion batches
+//   cdc -> broker          PublishBatch
+//   broker -> cdc          PublishDone (the batch is stored or routed)
 #pragma once
 
 #include <cstdint>
@@ -21,7 +24,15 @@ namespace pgmqtt::broker {
 
 using base::ByteView;
 
-enum class BatchKind : uint8_t { kStore = 1, kSink, kPublish, kCompletion, kPublishDone };
+enum class BatchKind : uint8_t {
+    kStore = 1,
+    kSink,
+    kPublish,
+    kCompletion,
+    kPublishDone,
+    kCommand,
+    kCommandDone
+};
 
 // --- broker -> sink: a message and the sinks whose filter it matched.
 struct SinkRecord {
@@ -35,6 +46,15 @@ struct SinkRecord {
 // --- cdc -> broker, store -> broker: publishes that the database makes.
 struct PublishRecord {
     MessageView message;
+};
+
+// --- store -> broker: what an SQL function asks for.
+enum class CommandAction : uint8_t { kDisconnect = 1, kDeleteSession };
+
+struct CommandRecord {
+    CommandAction action = CommandAction::kDisconnect;
+    ByteView client_id;
+    mqtt::ReasonCode reason = mqtt::ReasonCode::kAdministrativeAction;
 };
 
 // --- back: what became of a record.
@@ -56,6 +76,7 @@ class BatchWriter {
     void add(const StoreRecord& record);
     void add(const SinkRecord& record);
     void add(const PublishRecord& record);
+    void add(const CommandRecord& record);
     void add(const CompletionRecord& record);
 
     // Records that were encoded before, by a writer of the same kind.
@@ -91,6 +112,7 @@ class BatchReader {
     bool next(StoreRecord& record);
     bool next(SinkRecord& record);
     bool next(PublishRecord& record);
+    bool next(CommandRecord& record);
     bool next(CompletionRecord& record);
 
    private:
@@ -106,7 +128,7 @@ class BatchReader {
 };
 
 // An acknowledgement that a whole batch is done: header only (kCompletion of a store batch,
-// kPublishDone).
+// kPublishDone, kCommandDone).
 std::string batch_done(BatchKind kind, uint64_t number);
 
 }  // namespace pgmqtt::broker

@@ -40,7 +40,11 @@ void Broker::State::deliver_stored(const Target& target, Qos qos, bool retain, R
 }
 
 Delivery Broker::State::route_delivery(const Target& target, Qos qos, bool retain) {
-    Delivery delivery{.message = route_message(), .qos = qos, .retain = retain, .identifiers = {}};
+    Delivery delivery{.message = route_message(),
+                      .qos = qos,
+                      .retain = retain,
+                      .identifiers = {},
+                      .share = target.share};
     for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
         delivery.identifiers.push_back(route_.links[link].identifier);
     }
@@ -78,7 +82,12 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
     size_t start = tail.size();
     tail.append(encoded.bytes);
     if (qos != Qos::k0) {
-        uint16_t id = target.session->window.push_sent({.qos = qos});
+        Delivery delivery{.qos = qos};
+        if (target.share != 0) {  // another member may need it
+            delivery = route_delivery(target, qos, retain);
+            delivery.may_be_sent = true;
+        }
+        uint16_t id = target.session->window.push_sent(std::move(delivery));
         ++counters_.inflight;
         tail[start + encoded.identifier_at] = static_cast<char>(id >> 8);
         tail[start + encoded.identifier_at + 1] = static_cast<char>(id & 0xFF);

@@ -17,6 +17,7 @@ struct Delivery {
     std::vector<uint32_t> identifiers{};
     uint64_t sequence = 0;  // 0: gets one when it enters the window
     uint64_t batch = 0;     // of the store; it does not leave before that is stored
+    uint64_t share = 0;     // ShareGroup::id, when it is for one of a group; forgotten by a restart
 };
 
 }  // namespace pgmqtt::broker

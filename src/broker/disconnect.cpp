@@ -70,12 +70,17 @@ void Broker::State::close(Connection& c, std::string reason) {
 
 // What had to wait for the end of the input.
 void Broker::State::settle(Now now) {
-    while (!doomed_.empty() || !wills_.empty()) {
+    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty()) {
         while (!doomed_.empty()) {
             Connection* c = find(doomed_.back());
             doomed_.pop_back();
             if (c == nullptr || c->phase != Phase::kConnected) continue;
             disconnect_for(*c, ReasonCode::kQuotaExceeded, "its queue is full");
+        }
+        while (!orphans_.empty()) {
+            Orphan orphan = std::move(orphans_.front());
+            orphans_.pop_front();
+            deliver_orphan(orphan);
         }
         while (!wills_.empty()) {
             OwnedWill will = std::move(wills_.front());

@@ -111,7 +111,8 @@ void Broker::State::flush_window(Session& session) {
         session.window.mark_sent();
         next->may_be_sent = true;
         if (!session.persistent) {
-            next->message.reset();  // there is no reconnect to send it again
+            // There is no reconnect to send it again; at most another member of its group.
+            if (next->share == 0) next->message.reset();
         } else if (next->qos == Qos::k2 && next->message->expires != base::kNever &&
                    !next->sent_is_stored) {
             next->sent_is_stored = true;  // must not expire any more, also in the store

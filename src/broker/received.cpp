@@ -19,7 +19,7 @@ constexpr unsigned kTypeShift = 4;
 size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     begin_input(now);
     Connection* c = find(id);
-    if (c == nullptr || c->phase == Phase::kClosing) return 0;
+    if (c == nullptr || c->phase == Phase::kClosing) return bytes.size();
     // Bytes of a packet that is not complete yet are a sign of life, too: a large one on a slow
     // line may take longer than the keep alive.
     c->last_input = now.mono;
@@ -27,7 +27,7 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     if (c->phase == Phase::kAwaitingConnect && !read_connect(*c, bytes, consumed, now)) {
         settle(now);
         counters_.bytes_in += consumed;
-        return consumed;
+        return c->phase == Phase::kClosing ? bytes.size() : consumed;
     }
     // Answers that nobody reads must not pile up; messages have their own bounds below this.
     size_t output_limit = 2 * config_.client_buffer + config_.max_packet_size;
@@ -46,7 +46,9 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     }
     counters_.bytes_in += consumed;
     settle(now);
-    return consumed;
+    // What is behind the end is of no interest; kept, it would fill the buffer, and a full buffer
+    // ends the connection before our DISCONNECT is sent.
+    return c->phase == Phase::kClosing ? bytes.size() : consumed;
 }
 
 // True when the CONNECT is dealt with.

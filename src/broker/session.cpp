@@ -47,6 +47,7 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
 // Its connection has left before. A will that still waits is due now [MQTT-3.1.2-10].
 void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
+    hand_over(session);
     for (auto& [filter, subscription] : session.subscriptions) subscriptions_.remove(subscription);
     counters_.subscriptions -= session.subscriptions.size();
     counters_.queued -= session.queue.size();

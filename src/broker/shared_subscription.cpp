@@ -53,4 +53,37 @@ int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) cons
     return dropped ? kNoRoom : kAtOnce;
 }
 
+// The session ends, and what it has not acknowledged goes to another member, section 4.8.2. Not
+// what it may have received with QoS 2 [MQTT-4.8.2-5]; what it refused is not in flight any more
+// [MQTT-4.8.2-6].
+void Broker::State::hand_over(Session& session) {
+    auto take = [this](const Delivery& delivery) {
+        if (delivery.share == 0 || !delivery.message) return;
+        if (delivery.qos == Qos::k2 && delivery.may_be_sent) return;
+        orphans_.push_back({delivery.share, delivery.message});
+    };
+    for (size_t i = 0; i < session.window.publish_count(); ++i) take(session.window.publish(i));
+    for (size_t i = 0; i < session.queue.size(); ++i) take(session.queue[i]);
+}
+
+void Broker::State::deliver_orphan(const Orphan& orphan) {
+    const Message& message = *orphan.message;
+    ShareGroup* group = subscriptions_.find_group(orphan.share);
+    if (group == nullptr) return;  // it was the last member
+    const Subscription& member = choose_member(*group, message.qos, message.payload.size());
+    Session& session = *member.session;
+    Qos qos = std::min(message.qos, member.qos);
+    if (qos == Qos::k0 && online(session) == nullptr) return;
+    if (!make_room(session, qos, message.bytes())) return;
+    Delivery delivery{.message = orphan.message,
+                      .qos = qos,
+                      .retain = member.retain_as_published && message.retain,
+                      .identifiers = {},
+                      .share = orphan.share};
+    if (member.identifier != 0) delivery.identifiers.push_back(member.identifier);
+    if (session.persistent && qos != Qos::k0) save_delivery(session, delivery, nullptr);
+    push_queue(session, std::move(delivery));
+    pump(session);
+}
+
 }  // namespace pgmqtt::broker

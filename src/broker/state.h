@@ -93,6 +93,12 @@ class Broker::State {
         std::string packet{};       // kPacket
     };
 
+    // A message for one of a group whose member left without it.
+    struct Orphan {
+        uint64_t share = 0;
+        MessagePtr message;
+    };
+
     // A will that is due.
     struct OwnedWill {
         MessagePtr message;
@@ -155,6 +161,8 @@ class Broker::State {
     void aim_at_group(ShareGroup& group);
     Subscription& choose_member(ShareGroup& group, Qos qos, size_t bytes);
     int readiness(const Session& session, Qos qos, size_t bytes) const;
+    void hand_over(Session& session);
+    void deliver_orphan(const Orphan& orphan);
 
     // --- deliver.cpp: a message to one receiver, now or later
     void deliver(const Target& target, Routed& routed);
@@ -293,9 +301,9 @@ class Broker::State {
     void time_out(Connection& c);
 
     uint64_t seed_;
-    Now now_{};                   // of the current input
     uint64_t message_bytes_ = 0;  // of all messages alive, which end before it
     uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
+    Now now_{};                   // of the current input
     Counters counters_;
     bool shutting_down_ = false;
 
@@ -326,6 +334,7 @@ class Broker::State {
     // Left for the end of the input: ending a session or publishing a will in the middle of a
     // route would pull the ground from under it.
     Fifo<OwnedWill> wills_;
+    Fifo<Orphan> orphans_;
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
     std::vector<Session*> congested_;

@@ -1,5 +1,5 @@
-// pgmqtt.publish(): a row of pgmqtt.outbox, so it is as transactional, durable and replicated as any
-// row, at any wal_level. The store worker hands committed rows to the broker.
+// pgmqtt.publish(): a row of pgmqtt.outbox, so it is as transactional, durable and replicated as
+// any row, at any wal_level. The store worker hands committed rows to the broker.
 #include "pg/backend.h"
 
 extern "C" {
@@ -39,8 +39,8 @@ namespace {
 bool published_in_transaction = false;
 bool callback_registered = false;
 
-// Writes as the owner of the outbox: callers hold EXECUTE on publish(), nothing on the table. An ERROR
-// leaves through the (sub)transaction's abort, which restores the role.
+// Writes as the owner of the outbox: callers hold EXECUTE on publish(), nothing on the table. An
+// ERROR leaves through the (sub)transaction's abort, which restores the role.
 uint64 execute_as_owner(SPIPlanPtr& plan, const char* sql, int count, Oid* types, Datum* values) {
     Oid role;
     int context;
@@ -60,7 +60,8 @@ uint64 execute_as_owner(SPIPlanPtr& plan, const char* sql, int count, Oid* types
         plan = prepared;
     }
     int result = SPI_execute_plan(plan, values, nullptr, false, 0);
-    if (result != SPI_OK_INSERT) elog(ERROR, "could not insert: %s", SPI_result_code_string(result));
+    if (result != SPI_OK_INSERT)
+        elog(ERROR, "could not insert: %s", SPI_result_code_string(result));
     uint64 processed = SPI_processed;
     SPI_finish();
     SetUserIdAndSecContext(role, context);
@@ -118,8 +119,7 @@ void check_topic(const std::string& topic) {
         refuse(ERRCODE_INVALID_PARAMETER_VALUE, "topic is too long",
                "It has " + std::to_string(topic.size()) + " bytes; MQTT allows 65535.");
     if (topic.find_first_of("+#") != std::string::npos)
-        refuse(ERRCODE_INVALID_PARAMETER_VALUE,
-               "topic \"" + topic + "\" contains a wildcard",
+        refuse(ERRCODE_INVALID_PARAMETER_VALUE, "topic \"" + topic + "\" contains a wildcard",
                "A message is published to one topic; + and # are for subscriptions.");
     if (mqtt::begins_with_dollar(topic))
         refuse(ERRCODE_INVALID_PARAMETER_VALUE, "topic \"" + topic + "\" begins with $",

@@ -62,8 +62,8 @@ Datum message_properties(FunctionCallInfo fcinfo) {
     return jsonb;
 }
 
-// The rule of section 4.7, `$share/` prefix included. An invalid filter or topic matches nothing: the
-// function is for WHERE clauses over data.
+// The rule of section 4.7, `$share/` prefix included. An invalid filter or topic matches nothing:
+// the function is for WHERE clauses over data.
 Datum topic_matches(FunctionCallInfo fcinfo) {
     base::ByteView filter;
     base::ByteView topic;
@@ -83,8 +83,14 @@ Datum topic_matches(FunctionCallInfo fcinfo) {
 }  // namespace
 }  // namespace pgmqtt
 
-PGMQTT_FUNCTION(pgmqtt_stat_broker) { return pgmqtt::stat_broker(fcinfo); }
+PGMQTT_FUNCTION(pgmqtt_stat_broker) {
+    return pgmqtt::stat_broker(fcinfo);
+}
 
-PGMQTT_FUNCTION(pgmqtt_message_properties) { return pgmqtt::message_properties(fcinfo); }
+PGMQTT_FUNCTION(pgmqtt_message_properties) {
+    return pgmqtt::message_properties(fcinfo);
+}
 
-PGMQTT_FUNCTION(pgmqtt_topic_matches) { return pgmqtt::topic_matches(fcinfo); }
+PGMQTT_FUNCTION(pgmqtt_topic_matches) {
+    return pgmqtt::topic_matches(fcinfo);
+}

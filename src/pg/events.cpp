@@ -23,7 +23,7 @@ constexpr unsigned bit(Event event) {
     return 1U << static_cast<int>(event);
 }
 constexpr unsigned kAllEvents =
-    bit(Event::kConfiguration) | bit(Event::kOutbox) | bit(Event::kChanges);
+    bit(Event::kConfiguration) | bit(Event::kOutbox) | bit(Event::kChanges) | bit(Event::kCommand);
 
 // Of the current transaction. Those of a rolled back subtransaction stay: a false alarm is cheap.
 unsigned marked = 0;
@@ -62,6 +62,10 @@ void announce(unsigned events) {
     }
     if (events & bit(Event::kOutbox)) {
         ++memory->outbox;
+        wake(Worker::kStore);
+    }
+    if (events & bit(Event::kCommand)) {
+        ++memory->commands;
         wake(Worker::kStore);
     }
     if (events & bit(Event::kChanges)) {

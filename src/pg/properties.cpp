@@ -37,11 +37,11 @@ void read_text(const JsonbValue& value, Token& token) {
     if (value.type == jbvString) {
         char* utf8 = pg_server_to_any(value.val.string.val, value.val.string.len, PG_UTF8);
         token.text = utf8;
-        token.size = utf8 == value.val.string.val ? value.val.string.len
-                                                  : static_cast<int>(strlen(utf8));
+        token.size =
+            utf8 == value.val.string.val ? value.val.string.len : static_cast<int>(strlen(utf8));
     } else if (value.type == jbvNumeric) {
-        token.text = DatumGetCString(
-            DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+        token.text =
+            DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
         token.size = static_cast<int>(strlen(token.text));
     }
 }
@@ -91,8 +91,7 @@ base::ByteView string_value(const Token& key, const Token& value) {
 uint32_t number_value(const Token& key, const Token& value, uint64_t limit) {
     std::string text(view(value));
     if (value.kind != WJB_VALUE || value.type != jbvNumeric || text.empty() || text.size() > 10 ||
-        text.find_first_not_of("0123456789") != std::string::npos ||
-        std::stoull(text) > limit)
+        text.find_first_not_of("0123456789") != std::string::npos || std::stoull(text) > limit)
         refuse("property \"" + std::string(view(key)) + "\" must be an integer from 0 to " +
                std::to_string(limit));
     return static_cast<uint32_t>(std::stoull(text));
@@ -100,7 +99,8 @@ uint32_t number_value(const Token& key, const Token& value, uint64_t limit) {
 
 // Reads the object of user_properties that begins at `position`; leaves it behind its end.
 void read_user_properties(const Tokens& tokens, int& position, mqtt::Properties& properties) {
-    const char* shape = "property \"user_properties\" must be an object of strings or arrays of strings";
+    const char* shape =
+        "property \"user_properties\" must be an object of strings or arrays of strings";
     if (tokens.items[position].kind != WJB_BEGIN_OBJECT) refuse(shape);
     for (++position; tokens.items[position].kind != WJB_END_OBJECT; ++position) {
         const Token& key = tokens.items[position];
@@ -158,8 +158,8 @@ void push_key(JsonbParseState*& state, const char* name, size_t size) {
 
 void push_text(JsonbParseState*& state, JsonbIteratorToken token, base::ByteView utf8) {
     JsonbValue value;
-    char* text = pg_any_to_server(pnstrdup(utf8.data(), utf8.size()),
-                                  static_cast<int>(utf8.size()), PG_UTF8);
+    char* text = pg_any_to_server(pnstrdup(utf8.data(), utf8.size()), static_cast<int>(utf8.size()),
+                                  PG_UTF8);
     value.type = jbvString;
     value.val.string.val = text;
     value.val.string.len = static_cast<int>(strlen(text));
@@ -180,8 +180,8 @@ void push_string_property(JsonbParseState*& state, const char* name,
     push_text(state, WJB_VALUE, *text);
 }
 
-// Object of arrays, so that duplicates of a name survive in order. A name met a second time has been
-// written with its first.
+// Object of arrays, so that duplicates of a name survive in order. A name met a second time has
+// been written with its first.
 void push_user_properties(JsonbParseState*& state, const mqtt::UserProperty* list, size_t count) {
     push_key(state, "user_properties", strlen("user_properties"));
     pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);

@@ -1,5 +1,5 @@
-// Message properties (MQTT 5.0, section 3.3.2.3) between jsonb, as SQL sees them, and the encoding in
-// which they are stored and passed on (mqtt::encode_message_properties).
+// Message properties (MQTT 5.0, section 3.3.2.3) between jsonb, as SQL sees them, and the encoding
+// in which they are stored and passed on (mqtt::encode_message_properties).
 #pragma once
 
 #include "pg/guard.h"
@@ -11,8 +11,9 @@
 namespace pgmqtt::pg {
 
 // Keys as in interface and README: message_expiry_interval (s), content_type, response_topic,
-// correlation_data, payload_format_indicator, user_properties (object of string or array of strings).
-// Throws Raised (invalid_parameter_value) that names the key at fault. Not inside a guard.
+// correlation_data, payload_format_indicator, user_properties (object of string or array of
+// strings). Throws Raised (invalid_parameter_value) that names the key at fault. Not inside a
+// guard.
 std::string properties_from_jsonb(Datum jsonb);
 
 // The reverse. Pallocs and may raise: inside a guard, with `properties` living above it.

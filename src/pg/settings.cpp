@@ -180,6 +180,10 @@ const IntSetting kInts[] = {
     {"pgmqtt.max_keep_alive", &settings.max_keep_alive, 65535, 1, 65535, PGC_SIGHUP, GUC_UNIT_S,
      "Longest keep-alive that clients may ask for.",
      "MQTT 5 clients are told as Server Keep Alive."},
+    {"pgmqtt.max_session_expiry", &settings.max_session_expiry, 30 * 86400, 0, INT_MAX, PGC_SIGHUP,
+     GUC_UNIT_S, "Longest time that a session is kept for a client that is away.",
+     "MQTT 5 clients are told as Session Expiry Interval; those of 3.1.1 with clean session 0 get "
+     "this."},
     {"pgmqtt.connect_timeout", &settings.connect_timeout, 10000, 100, 3600000, PGC_SIGHUP,
      GUC_UNIT_MS, "Time from accepting a connection to a complete CONNECT.", nullptr},
     {"pgmqtt.shutdown_timeout", &settings.shutdown_timeout, 2000, 100, 3600000, PGC_SIGHUP,

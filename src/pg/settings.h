@@ -27,6 +27,7 @@ struct Settings {
     int cdc_tick;          // ms
     int cdc_batch_size;
     int max_keep_alive;    // s
+    int max_session_expiry;      // s
     int connect_timeout;   // ms
     int shutdown_timeout;  // ms
     int max_subscriptions;

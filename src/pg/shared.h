@@ -36,8 +36,8 @@ struct WatchedRelations {
     std::atomic<uint32_t> relations[kCapacity];
 };
 
-// What pgmqtt.mappings shows of one mapping, or of the whole stream. Written by the cdc worker only;
-// `version` is odd meanwhile. See cdc/status.h.
+// What pgmqtt.mappings shows of one mapping, or of the whole stream. Written by the cdc worker
+// only; `version` is odd meanwhile. See cdc/status.h.
 struct MappingStatus {
     static constexpr int kStream = -1;  // as id: not a mapping, the stream that feeds them
     static constexpr int kMessageSize = 240;
@@ -59,6 +59,8 @@ struct Shared {
     std::atomic<uint64_t> configuration;
     // Grows at the commit of a transaction that called publish().
     std::atomic<uint64_t> outbox;
+    // Grows at the commit of a transaction that asked something of the broker.
+    std::atomic<uint64_t> commands;
     // Grows when a transaction that may have touched a mapped table commits.
     std::atomic<uint64_t> changes;
     WatchedRelations watched;
@@ -69,7 +71,7 @@ struct Shared {
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
     std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
-    std::atomic<int> cdc_state;          // CdcState
+    std::atomic<int> cdc_state;                  // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;
     std::atomic<uint64_t> cdc_changes;  // decoded
@@ -80,10 +82,13 @@ struct Shared {
     std::atomic<uint64_t> sink_dead_letters;
     std::atomic<uint64_t> sink_retries;
     SinkSlot sinks[kSinkSlots];
+    // The connection to the broker up to which the store worker has written all that came.
+    std::atomic<uint32_t> store_epoch;
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 
     std::atomic<bool> broker_listening;
+    std::atomic<bool> broker_leaving;        // says goodbye to its clients
     std::atomic<int64_t> broker_started_at;  // TimestampTz
     std::atomic<bool> database_missing;      // a worker could not connect: be quiet about it
     std::atomic<bool> database_connected;    // a worker could: the others need not wait
@@ -109,7 +114,7 @@ void wake_all();
 
 // Counts events of this transaction that the workers must hear of at its commit, and wakes them
 // then. A rolled back subtransaction costs a false alarm at most. See events.cpp.
-enum class Event : int { kConfiguration, kOutbox, kChanges };
+enum class Event : int { kConfiguration, kOutbox, kChanges, kCommand };
 void at_commit(Event event);
 
 // Of the cdc worker: from now on a commit that wrote to one of these (in this database) counts as

@@ -63,8 +63,7 @@ bool Outbox::fetch(broker::BatchWriter& batch) {
         TupleDesc desc = SPI_tuptable->tupdesc;
         bool null;
         int64 seq = DatumGetInt64(SPI_getbinval(row, desc, 1, &null));
-        FullTransactionId xid =
-            DatumGetFullTransactionId(SPI_getbinval(row, desc, 2, &null));
+        FullTransactionId xid = DatumGetFullTransactionId(SPI_getbinval(row, desc, 2, &null));
         Datum id = SPI_getbinval(row, desc, 3, &null);
         fetched_.push_back({U64FromFullTransactionId(xid), null ? -1 : DatumGetInt64(id), seq});
         if (!null) batch.add(record_of_row(row, desc));

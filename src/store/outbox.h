@@ -15,8 +15,8 @@ class Outbox {
    public:
     Outbox();
 
-    // Reads the next publishes in commit order into `batch` and remembers them as under way. Within a
-    // transaction; may raise. Call when nothing is under way. True: there is more behind them.
+    // Reads the next publishes in commit order into `batch` and remembers them as under way. Within
+    // a transaction; may raise. Call when nothing is under way. True: there is more behind them.
     bool fetch(broker::BatchWriter& batch);
 
     // Removes what is under way: the broker has routed and, where it must be, stored it.

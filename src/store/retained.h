@@ -42,7 +42,8 @@ class RetainedTable {
     pg::Statement insert_;
 };
 
-// Every retained message that has not expired, at the broker's start. Expired ones are removed first.
+// Every retained message that has not expired, at the broker's start. Expired ones are removed
+// first.
 pg::Status load_retained(const std::function<void(const broker::MessageView&)>& take);
 
 }  // namespace pgmqtt::store

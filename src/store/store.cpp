@@ -19,9 +19,28 @@ namespace {
 constexpr std::chrono::milliseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLastRetry{10000};
 
+// The statements look rows up by index, a few or many at a time, in tables whose size may be
+// anything by the time the plan is used: no other kind of plan is ever wanted, and none is to be
+// made anew each cycle.
+constexpr const char* kPlanning[][2] = {
+    {"plan_cache_mode", "force_generic_plan"},
+    {"enable_seqscan", "off"},
+    {"enable_hashjoin", "off"},
+    {"enable_mergejoin", "off"},
+    {"jit", "off"},
+};
+
 }  // namespace
 
-Store::Store() : link_(pg::Worker::kStore, pg::Worker::kStore) {}
+Store::Store()
+    : link_(pg::Worker::kStore, pg::Worker::kStore),
+      outbox_(BatchKind::kPublish, pg::shared()->outbox, "pgmqtt: reading the outbox"),
+      commands_(BatchKind::kCommand, pg::shared()->commands, "pgmqtt: reading commands") {
+    pg::value_or_throw(pg::guard([] {
+        for (const auto& [name, value] : kPlanning)
+            SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
+    }));
+}
 
 void Store::turn() {
     if (link_.connect() && link_.epoch() != epoch_) reconnect();
@@ -32,42 +51,63 @@ void Store::turn() {
         if (status)
             written();
         else
-            failed(status.error());
+            not_written(status.error());
     }
-    fetch_outbox();
+    say_what_is_written();
+    fetch(outbox_);
+    fetch(commands_);
     link_.flush();
 }
 
-// A new broker sends again what the old one was not told about. What was received from the old one is
-// written all the same: the new broker loads it, or overwrites it.
+// A broker that is still the same sends again what it was not told about. A new one loads what is
+// stored: so what was received from the old one is written first, and the new one waits for that.
 void Store::reconnect() {
     epoch_ = link_.epoch();
     last_number_ = 0;
-    outbox_.forget();
-    outbox_delivered_ = false;
-    outbox_more_ = true;
+    resent_ = true;
+    inherited_ = !batches_.empty();
+    outbox_.reconnected(epoch_);
+    commands_.reconnected(epoch_);
 }
 
 void Store::receive() {
     base::ByteView bytes;
-    while (link_.receive(bytes)) {
+    while (!inherited_ && link_.receive(bytes)) {
         BatchReader header(bytes);
         if (!header.ok()) continue;
-        if (header.kind() == BatchKind::kPublishDone) {
-            if (header.number() == publish_number_ && outbox_.under_way()) outbox_delivered_ = true;
-            continue;
+        switch (header.kind()) {
+            case BatchKind::kStore:
+                take(bytes);
+                break;
+            case BatchKind::kPublishDone:
+                outbox_.done(header.number());
+                break;
+            case BatchKind::kCommandDone:
+                commands_.done(header.number());
+                break;
+            default:
+                break;
         }
-        if (header.kind() != BatchKind::kStore) continue;
-        batches_.emplace_back(bytes);
-        BatchReader reader(batches_.back());
-        broker::StoreRecord record;
-        while (reader.next(record)) changes_.add(record);
-        last_number_ = header.number();
     }
 }
 
+void Store::take(base::ByteView batch) {
+    batches_.emplace_back(batch);
+    if (std::exchange(resent_, false)) session_changes_.may_be_repeated();
+    BatchReader reader(batches_.back());
+    broker::StoreRecord record;
+    while (reader.next(record)) {
+        if (record.kind == broker::StoreKind::kRetain ||
+            record.kind == broker::StoreKind::kUnretain)
+            retained_changes_.add(record);
+        else
+            session_changes_.add(record);
+    }
+    last_number_ = reader.number();
+}
+
 bool Store::due() const {
-    if (batches_.empty() && !outbox_delivered_) return false;
+    if (batches_.empty() && !outbox_.delivered() && !commands_.delivered()) return false;
     Clock::time_point now = Clock::now();
     // Idle: at once. Under load: at most one storing transaction per tick, since each burns an xid.
     return now >= retry_at_ && now >= last_write_ + std::chrono::milliseconds(pg::settings.tick);
@@ -75,9 +115,12 @@ bool Store::due() const {
 
 pg::Status Store::write() {
     last_write_ = Clock::now();
-    return pg::transaction({.activity = "pgmqtt: storing"}, [this] {
-        retained_.apply(changes_);
-        if (outbox_delivered_) outbox_.remove_fetched();
+    const broker::SessionNetEffect net = session_changes_.net_effect();
+    return pg::transaction({.activity = "pgmqtt: storing"}, [this, &net] {
+        retained_.apply(retained_changes_);
+        sessions_.apply(net);
+        outbox_.remove();
+        commands_.remove();
     });
 }
 
@@ -85,18 +128,38 @@ void Store::written() {
     pg::Shared* shared = pg::shared();
     if (!batches_.empty()) {
         shared->store_batches.fetch_add(batches_.size(), std::memory_order_relaxed);
-        if (last_number_ != 0)
-            link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
-        batches_.clear();
-        changes_.clear();
+        if (last_number_ != 0) link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
+        forget_batches();
     }
-    if (std::exchange(outbox_delivered_, false)) outbox_.forget();
+    outbox_.removed();
+    commands_.removed();
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
 }
 
-// Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses publishers
-// when too much waits.
+void Store::forget_batches() {
+    batches_.clear();
+    retained_changes_.clear();
+    session_changes_.clear();
+    inherited_ = false;
+}
+
+// From here on a new broker may load: nothing of what the old one sent will be written any more.
+void Store::say_what_is_written() {
+    if (inherited_ || pg::shared()->store_epoch.exchange(epoch_) == epoch_) return;
+    pg::wake(pg::Worker::kBroker);
+}
+
+// Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses
+// publishers when too much waits. Only those of a broker that is gone are not worth another try,
+// while a new one waits for them: nobody was told that they are stored, and the same broker would
+// send them again.
+void Store::not_written(const pg::Error& error) {
+    session_changes_.may_be_repeated();  // who knows what became of a commit that was interrupted
+    if (inherited_) forget_batches();
+    failed(error);
+}
+
 void Store::failed(const pg::Error& error) {
     if (retry_delay_.count() == 0) {
         pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
@@ -108,36 +171,18 @@ void Store::failed(const pg::Error& error) {
     retry_at_ = Clock::now() + retry_delay_;
 }
 
-bool Store::outbox_has_work() const {
-    return outbox_more_ ||
-           pg::shared()->outbox.load(std::memory_order_acquire) != outbox_seen_;
-}
-
-void Store::fetch_outbox() {
-    if (!link_.connected() || outbox_.under_way() || !outbox_has_work()) return;
-    if (Clock::now() < retry_at_) return;
-    outbox_seen_ = pg::shared()->outbox.load(std::memory_order_acquire);
-    publishes_.clear();
-    pg::Status status = pg::transaction({.read_only = true, .activity = "pgmqtt: reading the outbox"},
-                                        [this] { outbox_more_ = outbox_.fetch(publishes_); });
-    if (!status) {
-        outbox_.forget();
-        outbox_more_ = true;
-        failed(status.error());
-        return;
-    }
-    if (!outbox_.under_way()) return;
-    if (publishes_.empty())
-        outbox_delivered_ = true;  // only lonely commit rows: nothing to wait for
-    else
-        link_.send(publishes_.finish(++publish_number_));
+template <class Table>
+void Store::fetch(Handover<Table>& handover) {
+    if (!link_.connected() || !handover.has_work() || Clock::now() < retry_at_) return;
+    pg::Status status = handover.fetch(link_);
+    if (!status) failed(status.error());
 }
 
 long Store::timeout_ms() const {
     Clock::time_point when = Clock::time_point::max();
-    if (!batches_.empty() || outbox_delivered_)
+    if (!batches_.empty() || outbox_.delivered() || commands_.delivered())
         when = std::max(retry_at_, last_write_ + std::chrono::milliseconds(pg::settings.tick));
-    else if (link_.connected() && !outbox_.under_way() && outbox_has_work())
+    else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
         when = retry_at_;
     if (when == Clock::time_point::max()) return -1;
     auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count();

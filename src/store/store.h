@@ -10,9 +10,13 @@
 
 #include "base/time.h"
 #include "broker/batch.h"
+#include "broker/session_changes.h"
 #include "pg/queue.h"
+#include "store/commands.h"
+#include "store/handover.h"
 #include "store/outbox.h"
 #include "store/retained.h"
+#include "store/sessions.h"
 
 namespace pgmqtt::store {
 
@@ -31,28 +35,31 @@ class Store {
 
     void reconnect();
     void receive();
-    void acknowledge(base::ByteView batch);
+    void take(base::ByteView batch);
+    void forget_batches();
+    void say_what_is_written();
     bool due() const;
-    bool outbox_has_work() const;
     pg::Status write();
     void written();
+    void not_written(const pg::Error& error);
     void failed(const pg::Error& error);
-    void fetch_outbox();
+    template <class Table>
+    void fetch(Handover<Table>& handover);
 
     pg::Link link_;
     uint32_t epoch_ = 0;
 
     RetainedTable retained_;
-    RetainedTable::Changes changes_;
-    std::deque<std::string> batches_;  // received, not yet committed; changes_ points into them
+    RetainedTable::Changes retained_changes_;
+    SessionTables sessions_;
+    broker::SessionChanges session_changes_;
+    std::deque<std::string> batches_;  // received, not yet committed; the changes point into them
     uint64_t last_number_ = 0;
+    bool resent_ = false;     // the next batch may hold what is committed already
+    bool inherited_ = false;  // batches_ are from an earlier connection
 
-    Outbox outbox_;
-    broker::BatchWriter publishes_{broker::BatchKind::kPublish};
-    uint64_t publish_number_ = 0;
-    bool outbox_delivered_ = false;  // what is under way is routed: to be removed
-    bool outbox_more_ = true;        // after start: look
-    uint64_t outbox_seen_ = 0;
+    Handover<Outbox> outbox_;
+    Handover<Commands> commands_;
 
     Clock::time_point last_write_{};
     Clock::time_point retry_at_{};

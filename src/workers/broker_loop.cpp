@@ -15,6 +15,7 @@ extern "C" {
 #include "pg/shared.h"
 #include "sink/definition.h"
 #include "store/retained.h"
+#include "store/session_load.h"
 #include "workers/broker_settings.h"
 
 namespace pgmqtt::workers {
@@ -27,6 +28,7 @@ namespace {
 
 constexpr milliseconds kListenRetry{2000};
 constexpr milliseconds kRoutesRetry{1000};
+constexpr milliseconds kStorePatience{10000};
 // Checking a password takes milliseconds: a storm of log-ins must not starve who is connected.
 constexpr size_t kAuthenticationsPerTurn = 2;
 
@@ -60,15 +62,40 @@ BrokerLoop::BrokerLoop()
 BrokerLoop::~BrokerLoop() {
     pg::Shared* shared = pg::shared();
     shared->broker_listening.store(false);
+    shared->broker_leaving.store(false);
     for (auto& counter : shared->broker_counters) counter.store(0, std::memory_order_relaxed);
 }
 
-void BrokerLoop::start() {
+bool BrokerLoop::start(const std::function<bool()>& wait) {
+    if (!wait_for_store(wait)) return false;
+    now_ = base::read_clocks();
     pg::value_or_throw(store::load_retained(
         [this](const broker::MessageView& message) { broker_.load_retained(message, now_); }));
+    load_sessions();
     load_routes();
     pg::shared()->broker_started_at.store(GetCurrentTimestamp());
     try_listen();
+    return true;
+}
+
+// The store worker may still be writing what the broker before this one sent; who loads too early
+// would give the same numbers again.
+bool BrokerLoop::wait_for_store(const std::function<bool()>& wait) {
+    auto complain_at = std::chrono::steady_clock::now() + kStorePatience;
+    while (!store_.connect() || pg::shared()->store_epoch != store_.epoch()) {
+        if (!wait()) return false;
+        if (std::chrono::steady_clock::now() < complain_at) continue;
+        pg::log(LOG, "pgmqtt broker waits for the store worker before it listens");
+        complain_at = base::kNever;
+    }
+    store_epoch_ = store_.epoch();
+    return true;
+}
+
+void BrokerLoop::load_sessions() {
+    pg::value_or_throw(store::load_sessions(
+        [this](const broker::StoreRecord& record) { broker_.load(record, now_); }));
+    broker_.loaded(now_);
 }
 
 void BrokerLoop::configure() {
@@ -147,11 +174,32 @@ void BrokerLoop::receive_store() {
     while (store_.receive(bytes)) {
         BatchReader batch(bytes);
         if (!batch.ok()) continue;
-        if (batch.kind() == BatchKind::kCompletion)
-            broker_.store_done(batch.number(), now_);
-        else if (batch.kind() == BatchKind::kPublish)
-            broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
+        switch (batch.kind()) {
+            case BatchKind::kCompletion:
+                store_done_ = batch.number();
+                broker_.store_done(store_done_, now_);
+                break;
+            case BatchKind::kPublish:
+                broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
+                break;
+            case BatchKind::kCommand:
+                carry_out(batch);
+                break;
+            default:
+                break;
+        }
     }
+}
+
+void BrokerLoop::carry_out(BatchReader& commands) {
+    broker::CommandRecord command;
+    while (commands.next(command)) {
+        if (command.action == broker::CommandAction::kDisconnect)
+            broker_.disconnect_client(command.client_id, command.reason, now_);
+        else
+            broker_.delete_session(command.client_id, now_);
+    }
+    commands_done_.push_back(commands.number());
 }
 
 void BrokerLoop::receive_sink() {
@@ -186,12 +234,18 @@ void BrokerLoop::authenticate_some() {
 void BrokerLoop::carry_out_turn() {
     broker::Turn& turn = broker_.turn();
     for (auto& request : turn.authenticate) authentications_.push_back(std::move(request));
-    if (!turn.store.empty()) store_.send(turn.store.finish(broker_.store_batch()));
+    if (!turn.store.empty()) {
+        store_sent_ = broker_.store_batch();
+        store_.send(turn.store.finish(store_sent_));
+    }
     if (!turn.sink.empty()) sink_.send(turn.sink.finish(broker_.sink_batch()));
     for (uint64_t number : turn.publishes_done)
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));
     for (uint64_t number : turn.outbox_done)
         store_.send(broker::batch_done(BatchKind::kPublishDone, number));
+    for (uint64_t number : commands_done_)
+        store_.send(broker::batch_done(BatchKind::kCommandDone, number));
+    commands_done_.clear();
     for (base::ConnectionId id : turn.dirty) server_.flush(id, *this);
     for (const broker::CloseRequest& request : turn.close) {
         if (!request.reason.empty() && pg::settings.log_connections)
@@ -238,6 +292,7 @@ void BrokerLoop::shut_down(pg::WaitSet& wait) {
     auto deadline = std::chrono::steady_clock::now() + milliseconds(pg::settings.shutdown_timeout);
     server_.stop_listening();
     pg::shared()->broker_listening.store(false);
+    pg::shared()->broker_leaving.store(true);
     now_ = base::read_clocks();
     // First what was received is stored and acknowledged, then everybody is told to go.
     while (!queues_are_empty() && std::chrono::steady_clock::now() < deadline) {
@@ -248,11 +303,16 @@ void BrokerLoop::shut_down(pg::WaitSet& wait) {
     }
     broker_.shut_down(now_);
     carry_out_turn();
-    while (server_.connections() > 0 && std::chrono::steady_clock::now() < deadline) {
+    // Sessions and wills are stored as they are now, if there is still somebody to do it.
+    auto unfinished = [this] {
+        return server_.connections() > 0 || (!everything_is_stored() && store_.connected());
+    };
+    while (unfinished() && std::chrono::steady_clock::now() < deadline) {
         now_ = base::read_clocks();
+        receive_from_workers();
         server_.turn(*this);
         carry_out_turn();
-        if (server_.connections() > 0) wait.wait(10, PG_WAIT_EXTENSION);
+        if (unfinished()) wait.wait(10, PG_WAIT_EXTENSION);
     }
 }
 

@@ -1,10 +1,11 @@
-// One turn of the broker worker: sockets and queues into the state machine, its Turn back out. This is
-// the only place that knows both net/ and broker/.
+// One turn of the broker worker: sockets and queues into the state machine, its Turn back out. This
+// is the only place that knows both net/ and broker/.
 #pragma once
 
 #include "pg/backend.h"
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -23,8 +24,9 @@ class BrokerLoop final : private net::Handler {
 
     int poll_fd() const { return server_.poll_fd(); }
 
-    // After start, before the first turn: retained messages, sinks, listeners.
-    void start();
+    // Before the first turn: retained messages, sessions, sinks, listeners. Calls `wait` while it
+    // has to wait for another worker; false: `wait` said that it is not wanted any more.
+    bool start(const std::function<bool()>& wait);
 
     // Settings were reloaded.
     void configure();
@@ -34,7 +36,8 @@ class BrokerLoop final : private net::Handler {
     // How long nothing needs to happen; milliseconds, -1: until somebody wakes us.
     long timeout_ms() const;
 
-    // DISCONNECT 0x8B to everybody, what is in the queues acknowledged, bounded by shutdown_timeout.
+    // DISCONNECT 0x8B to everybody, what is in the queues acknowledged, bounded by
+    // shutdown_timeout.
     void shut_down(pg::WaitSet& wait);
 
    private:
@@ -46,23 +49,31 @@ class BrokerLoop final : private net::Handler {
     base::Outbox* outbox(base::ConnectionId id) override;
     void on_refused(size_t count, const std::string& reason) override;
 
+    bool wait_for_store(const std::function<bool()>& wait);
+    void load_sessions();
     void load_routes();
     void follow_routes();
     void try_listen();
     void receive_from_workers();
     void receive_store();
+    void carry_out(broker::BatchReader& commands);
     void receive_sink();
     void receive_cdc();
     void authenticate_some();
     void carry_out_turn();
     void publish_counters();
     bool queues_are_empty() const;
+    bool everything_is_stored() const { return store_done_ >= store_sent_; }
 
     broker::Broker broker_;
     net::Server server_;
     pg::Link store_;
     pg::Link sink_;
     pg::Link cdc_;
+    // Numbers of batches, to be sent behind what came of them.
+    std::vector<uint64_t> commands_done_;
+    uint64_t store_sent_ = 0;  // number of the last batch
+    uint64_t store_done_ = 0;
     uint32_t store_epoch_ = 0;
     uint32_t sink_epoch_ = 0;
     uint32_t cdc_epoch_ = 0;

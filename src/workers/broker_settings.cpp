@@ -31,6 +31,7 @@ broker::Config broker_config() {
     config.client_buffer = static_cast<size_t>(settings.client_buffer);
     config.max_keep_alive = static_cast<uint16_t>(settings.max_keep_alive);
     config.connect_timeout_ms = static_cast<uint32_t>(settings.connect_timeout);
+    config.max_session_expiry = static_cast<uint32_t>(settings.max_session_expiry);
     config.max_subscriptions = static_cast<uint32_t>(settings.max_subscriptions);
     config.max_retained = static_cast<uint32_t>(settings.max_retained);
     config.max_retained_bytes = static_cast<uint64_t>(settings.max_retained_bytes) * kKilobyte;

@@ -1,5 +1,5 @@
-// pgmqtt broker: accepts clients and routes messages. Runs no SQL in its loop but at the start, when
-// sinks change, and to check a password.
+// pgmqtt broker: accepts clients and routes messages. Runs no SQL in its loop but at the start,
+// when sinks change, and to check a password.
 #include "pg/worker.h"
 
 extern "C" {
@@ -11,6 +11,13 @@ extern "C" {
 
 namespace pgmqtt::workers {
 
+namespace {
+
+// Whoever the start waits for sets the latch; this is for what may be missed.
+constexpr long kStartPollMs = 1000;
+
+}  // namespace
+
 void run_broker(Datum) {
     pg::WorkerProcess process(pg::Worker::kBroker);
     pg::WaitSet idle;
@@ -18,8 +25,14 @@ void run_broker(Datum) {
         BrokerLoop loop;
         pg::WaitSet wait;
         wait.add_descriptor(loop.poll_fd());
-        loop.start();
-        while (!process.stopping() && process.extension_exists()) {
+        auto wanted = [&process] { return !process.stopping() && process.extension_exists(); };
+        bool started = loop.start([&] {
+            wait.wait(kStartPollMs, PG_WAIT_EXTENSION);
+            process.housekeeping();
+            return wanted();
+        });
+        if (!started) continue;
+        while (wanted()) {
             loop.turn();
             wait.wait(loop.timeout_ms(), PG_WAIT_EXTENSION);
             if (process.housekeeping()) loop.configure();

@@ -11,9 +11,11 @@ namespace pgmqtt::workers {
 
 }  // namespace pgmqtt::workers
 
-#define PGMQTT_WORKER_MAIN(name, body)                                                       \
-    _Pragma("GCC visibility push(default)") extern "C" {                                     \
-        void name(Datum argument);                                                           \
-        void name(Datum argument) { pgmqtt::workers::run(body, argument); }                  \
-    }                                                                                        \
+#define PGMQTT_WORKER_MAIN(name, body)                   \
+    _Pragma("GCC visibility push(default)") extern "C" { \
+        void name(Datum argument);                       \
+        void name(Datum argument) {                      \
+            pgmqtt::workers::run(body, argument);        \
+        }                                                \
+    }                                                    \
     _Pragma("GCC visibility pop")

@@ -28,6 +28,7 @@ PROPERTIES = {
     "shared_subscription_available": (0x2A, "byte"),
 }
 NAMES = {identifier: (name, kind) for name, (identifier, kind) in PROPERTIES.items()}
+REPEATABLE = {"user_property", "subscription_identifier"}  # decoded as lists, in their order
 NUMBERS = {"byte": ">B", "two": ">H", "four": ">I"}
 
 
@@ -132,7 +133,7 @@ class Reader:
             else:
                 value = self.binary()
                 value = value.decode() if kind == "string" else value
-            if kind == "pair":
+            if name in REPEATABLE:
                 found.setdefault(name, []).append(value)
             else:
                 found[name] = value

@@ -93,12 +93,15 @@ class Tree:
         self.run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
                  "--locale=C.UTF-8", "--no-sync")
 
-    def new_data_directory(self, data):
-        """A copy of one initdb: that is the slow part of starting many servers."""
+    def make_template(self):
         if not self.template.exists():
             os.makedirs(self.template, mode=0o700)
             self.user.own(self.template)
             self.initdb(self.template)
+
+    def new_data_directory(self, data):
+        """A copy of one initdb: that is the slow part of starting many servers."""
+        self.make_template()
         subprocess.run(["cp", "-a", str(self.template), str(data)], check=True)
 
     def knows_setting(self, name):

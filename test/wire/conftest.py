@@ -31,10 +31,15 @@ def pytest_configure(config):
 
 
 def pytest_sessionstart(session):
-    """What does not build or install fails once, and not in every test."""
+    """What does not build or install fails once, and not in every test.
+
+    With -n, this runs before the workers start: they share the installation made here.
+    """
     if not MOSQUITTO and not session.config.option.collectonly:
         try:
-            shared_tree()
+            tree = shared_tree()
+            tree.make_template()
+            os.environ["PGMQTT_TEST_TREE"] = str(tree.prefix)
         except RuntimeError as error:
             pytest.exit(str(error), returncode=2)
 

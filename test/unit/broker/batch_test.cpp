@@ -96,6 +96,70 @@ TEST(BatchTest, StoreRecordsComeBackInOrder) {
     EXPECT_EQ(record.message.payload, "");
 }
 
+TEST(BatchTest, SessionRecordsComeBack) {
+    StoreRecord session{.kind = StoreKind::kSession, .session_id = 5};
+    session.session = {.client_id = "c",
+                       .username = "u",
+                       .created_at = base::WallTime(std::chrono::microseconds(3)),
+                       .expiry_interval = UINT32_MAX,
+                       .will = sample(),
+                       .will_delay = 9};
+    StoreRecord subscription{.kind = StoreKind::kSubscribe, .session_id = 5};
+    subscription.subscription = {"a/#", mqtt::Qos::k2, true, true, 2, 268435455};
+    StoreRecord delivery{
+        .kind = StoreKind::kDelivery, .session_id = 5, .message_id = 6, .sequence = 7};
+    delivery.delivery = {DeliveryState::kReceivedByClient, true, mqtt::Qos::k2, true, "abcd"};
+    StoreRecord received{.kind = StoreKind::kReceived, .session_id = 5, .packet_id = 65535};
+    BatchWriter writer(BatchKind::kStore);
+    for (const StoreRecord& record : {session, subscription, delivery, received})
+        writer.add(record);
+    Exact bytes(writer.finish(1));
+
+    BatchReader reader(bytes.view());
+    StoreRecord record;
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.session_id, 5u);
+    EXPECT_EQ(record.session.client_id, "c");
+    EXPECT_EQ(record.session.username, "u");
+    EXPECT_EQ(record.session.created_at, session.session.created_at);
+    EXPECT_EQ(record.session.disconnected_at, base::WallTime::max());
+    EXPECT_EQ(record.session.expiry_interval, UINT32_MAX);
+    EXPECT_EQ(record.session.will_delay, 9u);
+    expect_same(record.session.will, sample());
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.subscription.filter, "a/#");
+    EXPECT_EQ(record.subscription.qos, mqtt::Qos::k2);
+    EXPECT_TRUE(record.subscription.no_local && record.subscription.retain_as_published);
+    EXPECT_EQ(record.subscription.retain_handling, 2);
+    EXPECT_EQ(record.subscription.identifier, 268435455u);
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.message_id, 6u);
+    EXPECT_EQ(record.sequence, 7u);
+    EXPECT_EQ(record.delivery.state, DeliveryState::kReceivedByClient);
+    EXPECT_EQ(record.delivery.subscription_identifiers, "abcd");
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.packet_id, 65535);
+    EXPECT_FALSE(reader.next(record));
+    EXPECT_TRUE(reader.ok());
+}
+
+TEST(BatchTest, CommandsComeBack) {
+    BatchWriter writer(BatchKind::kCommand);
+    writer.add(CommandRecord{CommandAction::kDisconnect, "c", mqtt::ReasonCode::kServerBusy});
+    writer.add(CommandRecord{CommandAction::kDeleteSession, "d"});
+    Exact bytes(writer.finish(2));
+    BatchReader reader(bytes.view());
+    CommandRecord record;
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.action, CommandAction::kDisconnect);
+    EXPECT_EQ(record.client_id, "c");
+    EXPECT_EQ(record.reason, mqtt::ReasonCode::kServerBusy);
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.action, CommandAction::kDeleteSession);
+    EXPECT_FALSE(reader.next(record));
+    EXPECT_TRUE(reader.ok());
+}
+
 TEST(BatchTest, SinkRecordsKeepTokenSinksAndPublisher) {
     std::string bytes = sample_batch(BatchKind::kSink);
     BatchReader reader(bytes);

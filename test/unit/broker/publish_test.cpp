@@ -143,6 +143,16 @@ TEST_F(PublishTest, APacketOverOurMaximumIsRefusedByItsHeader) {
     EXPECT_EQ(fits.next<mqtt::Puback>().packet_id, 1);
 }
 
+// Or the transport would run out of room for it, and end before the DISCONNECT is sent.
+TEST_F(PublishTest, WhatFollowsAViolationIsTakenAndNotKept) {
+    Client& client = connect("c");
+    std::string bytes = "\x30\xFF\xFF\xFF\x7F" + std::string(1000, 'x');
+    EXPECT_EQ(broker_->received(client.id(), bytes, now_), bytes.size());
+    EXPECT_EQ(broker_->received(client.id(), bytes, now_), bytes.size());
+    run();
+    EXPECT_EQ(client.next<mqtt::Disconnect>().reason, ReasonCode::kPacketTooLarge);
+}
+
 TEST_F(PublishTest, LargePayloadsReachEveryVersion) {
     std::string payload(100000, 'x');
     payload[50000] = '\0';

@@ -152,6 +152,80 @@ TEST_F(SharedSubscriptionTest, Qos0PassesByAMemberThatDoesNotRead) {
     EXPECT_EQ(members[1]->payloads().size(), 18u);
 }
 
+TEST_F(SharedSubscriptionTest, WhatADepartedMemberDidNotAcknowledgeGoesToAnother) {
+    for (Qos qos : {Qos::k1, Qos::k2}) {
+        ConnectOptions narrow;
+        narrow.properties.receive_maximum = 3;
+        Client& first = connect("a", narrow);
+        first.subscribe("$share/g/t", qos);
+        Client& publisher = connect("p");
+        for (int i = 0; i < 6; ++i) publisher.publish("t", std::to_string(i), Qos::k1);
+        EXPECT_EQ(first.packets_waiting(), 3u);
+        Client& second = connect("b");
+        second.subscribe("$share/g/t", qos);
+        first.puback(first.next<mqtt::Publish>().packet_id);
+        first.drop();
+        EXPECT_EQ(second.payloads(), (std::vector<std::string>{"1", "2", "3", "4", "5"}));
+        second.drop();
+        EXPECT_EQ(counters().queued, 0u);
+        EXPECT_EQ(counters().inflight, 0u);
+    }
+}
+
+// [MQTT-4.8.2-5]; what it never was sent is another matter.
+TEST_F(SharedSubscriptionTest, Qos2InFlightIsNotHandedOver) {
+    ConnectOptions narrow;
+    narrow.properties.receive_maximum = 2;
+    Client& first = connect("a", narrow);
+    first.subscribe("$share/g/t", Qos::k2);
+    Client& publisher = connect("p");
+    publisher.publish("t", "sent", Qos::k2);
+    publisher.publish("t", "sent too", Qos::k2);
+    publisher.publish("t", "queued", Qos::k2);
+    Client& second = connect("b");
+    second.subscribe("$share/g/t", Qos::k1);
+    first.drop();
+    EXPECT_EQ(second.payloads(), (std::vector<std::string>{"queued"}));
+}
+
+// [MQTT-4.8.2-6]
+TEST_F(SharedSubscriptionTest, WhatAMemberRefusedIsNotHandedOver) {
+    Client& first = connect("a");
+    first.subscribe("$share/g/t", Qos::k1);
+    Client& publisher = connect("p");
+    publisher.publish("t", "x", Qos::k1);
+    Client& second = connect("b");
+    second.subscribe("$share/g/t", Qos::k1);
+    mqtt::Puback refusal;
+    refusal.packet_id = first.next<mqtt::Publish>().packet_id;
+    refusal.reason = ReasonCode::kImplementationSpecificError;
+    first.send(refusal);
+    first.drop();
+    EXPECT_TRUE(second.nothing());
+}
+
+TEST_F(SharedSubscriptionTest, AbsentMembersArePassedOverWhileSomebodyIsThere) {
+    auto_store_ = true;
+    ConnectOptions persistent;
+    persistent.clean_start = false;
+    persistent.properties.session_expiry_interval = 100;
+    Client& absent = connect("a", persistent);
+    EXPECT_EQ(absent.subscribe("$share/g/t", Qos::k1), 1);
+    absent.drop();
+    Client& present = connect("b");
+    present.subscribe("$share/g/t", Qos::k1);
+    Client& publisher = connect("p");
+    for (int i = 0; i < 10; ++i) publisher.publish("t", "x", Qos::k1);
+    EXPECT_EQ(present.payloads().size(), 10u);
+    present.drop();
+    publisher.publish("t", "for the absent", Qos::k1);
+    EXPECT_EQ(counters().queued, 1u);
+    // Its session ends, and there is nobody left.
+    advance(200s);
+    EXPECT_EQ(counters().queued, 0u);
+    EXPECT_EQ(counters().subscriptions, 0u);
+}
+
 TEST_F(SharedSubscriptionTest, ManyGroupsComeAndGo) {
     Client& client = connect("c");
     for (int i = 0; i < 500; ++i) {

@@ -1,0 +1,33 @@
+// What SQL functions asked of the broker and have committed: rows of pgmqtt.command.
+#pragma once
+
+#include "pg/guard.h"
+
+#include <vector>
+
+#include "broker/batch.h"
+#include "pg/statement.h"
+
+namespace pgmqtt::store {
+
+class Commands {
+   public:
+    Commands();
+
+    // Reads the next ones into `batch` and remembers them as under way. Within a transaction; may
+    // raise. Call when nothing is under way. True: there may be more behind them.
+    bool fetch(broker::BatchWriter& batch);
+
+    // Removes what is under way: the broker has carried it out.
+    void remove_fetched();  // within a transaction; may raise
+
+    bool under_way() const { return !fetched_.empty(); }
+    void forget() { fetched_.clear(); }
+
+   private:
+    pg::Statement next_;
+    pg::Statement remove_;
+    std::vector<int64_t> fetched_;
+};
+
+}  // namespace pgmqtt::store

@@ -1,0 +1,168 @@
+#include "store/session_load.h"
+
+extern "C" {
+#include <catalog/pg_type_d.h>
+#include <executor/spi.h>
+#include <utils/timestamp.h>
+}
+
+#include "pg/datum.h"
+#include "pg/transaction.h"
+
+namespace pgmqtt::store {
+namespace {
+
+using broker::StoreKind;
+using broker::StoreRecord;
+using Take = std::function<void(const StoreRecord&)>;
+
+// Values of a row by column, from 1. May raise, as all here.
+struct Row {
+    HeapTuple tuple;
+    TupleDesc desc;
+
+    Datum at(int column) const {
+        bool null;
+        return SPI_getbinval(tuple, desc, column, &null);
+    }
+    uint64_t id(int column) const { return static_cast<uint64_t>(DatumGetInt64(at(column))); }
+    uint32_t number(int column) const { return static_cast<uint32_t>(id(column)); }
+    base::ByteView bytes(int column) const { return pg::varlena_view(at(column)); }
+    bool flag(int column) const { return DatumGetBool(at(column)); }
+    int16 small(int column) const { return DatumGetInt16(at(column)); }
+    mqtt::Qos qos(int column) const { return static_cast<mqtt::Qos>(small(column)); }
+    base::WallTime time(int column) const { return pg::wall_time(at(column)); }
+};
+
+// Seven columns from `first` on.
+broker::MessageView message_of(const Row& row, int first) {
+    return {.topic = row.bytes(first),
+            .payload = row.bytes(first + 1),
+            .qos = row.qos(first + 2),
+            .retain = row.flag(first + 3),
+            .properties = row.bytes(first + 4),
+            .received_at = row.time(first + 5),
+            .expires_at = row.time(first + 6)};
+}
+
+void read_session(const Row& row, StoreRecord& record) {
+    record.session_id = row.id(1);
+    record.session.client_id = row.bytes(2);
+    record.session.username = row.bytes(3);
+    record.session.created_at = row.time(4);
+    record.session.disconnected_at = row.time(5);
+    record.session.expiry_interval = row.number(6);
+    record.session.will = message_of(row, 7);
+    record.session.will_delay = row.number(14);
+}
+
+void read_subscription(const Row& row, StoreRecord& record) {
+    record.session_id = row.id(1);
+    record.subscription.filter = row.bytes(2);
+    record.subscription.qos = row.qos(3);
+    record.subscription.no_local = row.flag(4);
+    record.subscription.retain_as_published = row.flag(5);
+    record.subscription.retain_handling = static_cast<uint8_t>(row.small(6));
+    record.subscription.identifier = row.number(7);
+}
+
+void read_message(const Row& row, StoreRecord& record) {
+    record.message_id = row.id(1);
+    record.message = message_of(row, 2);
+}
+
+void read_delivery(const Row& row, StoreRecord& record) {
+    record.session_id = row.id(1);
+    record.sequence = row.id(2);
+    record.message_id = row.id(3);
+    record.delivery.state = static_cast<broker::DeliveryState>(row.small(4));
+    record.delivery.sent = row.flag(5);
+    record.delivery.qos = row.qos(6);
+    record.delivery.retain = row.flag(7);
+    record.delivery.subscription_identifiers = row.bytes(8);
+}
+
+void read_received(const Row& row, StoreRecord& record) {
+    record.session_id = row.id(1);
+    record.packet_id = static_cast<uint16_t>(DatumGetInt32(row.at(2)));
+}
+
+struct Source {
+    StoreKind kind;
+    const char* query;
+    void (*read)(const Row&, StoreRecord&);
+};
+
+constexpr Source kSources[] = {
+    {StoreKind::kSession,
+     "SELECT session_id, client_id, username, created_at, disconnected_at, expiry_interval, "
+     "will_topic, will_payload, will_qos, will_retain, will_properties, will_received_at, "
+     "will_expires_at, will_delay FROM pgmqtt.session",
+     read_session},
+    {StoreKind::kSubscribe,
+     "SELECT session_id, filter, qos, no_local, retain_as_published, retain_handling, "
+     "subscription_id FROM pgmqtt.session_subscription",
+     read_subscription},
+    {StoreKind::kMessage,
+     "SELECT message_id, topic, payload, qos, retain, properties, received_at, expires_at "
+     "FROM pgmqtt.message",
+     read_message},
+    {StoreKind::kDelivery,
+     "SELECT session_id, sequence, message_id, state, sent, qos, retain, subscription_ids "
+     "FROM pgmqtt.delivery ORDER BY session_id, sequence",
+     read_delivery},
+    {StoreKind::kReceived, "SELECT session_id, packet_id FROM pgmqtt.received_packet",
+     read_received},
+};
+
+// Nothing refers to rows that are not there; only a hand in these tables could have made such.
+// Messages without a delivery are also what is left of a message whose end was not written.
+constexpr const char* kTidy[] = {
+    "DELETE FROM pgmqtt.session_subscription t WHERE NOT EXISTS "
+    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
+    "DELETE FROM pgmqtt.received_packet t WHERE NOT EXISTS "
+    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
+    "DELETE FROM pgmqtt.delivery t WHERE NOT EXISTS "
+    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
+    "DELETE FROM pgmqtt.delivery t WHERE NOT EXISTS "
+    "(SELECT FROM pgmqtt.message m WHERE m.message_id = t.message_id)",
+    "DELETE FROM pgmqtt.message t WHERE NOT EXISTS "
+    "(SELECT FROM pgmqtt.delivery d WHERE d.message_id = t.message_id)",
+};
+
+// By a cursor, and a few rows at a time freed together: the queue does not stand in memory twice.
+void read_all(const Source& source, const Take& take) {
+    constexpr long kRowsPerFetch = 1000;
+    // Not read-only, so that it does not see what was just removed.
+    Portal portal = SPI_cursor_open_with_args(nullptr, source.query, 0, nullptr, nullptr, nullptr,
+                                              false, CURSOR_OPT_NO_SCROLL);
+    MemoryContext detoasted =
+        AllocSetContextCreate(CurrentMemoryContext, "pgmqtt loaded rows", ALLOCSET_DEFAULT_SIZES);
+    for (;;) {
+        SPI_cursor_fetch(portal, true, kRowsPerFetch);
+        if (SPI_processed == 0) break;
+        MemoryContext before = MemoryContextSwitchTo(detoasted);
+        StoreRecord record;
+        record.kind = source.kind;
+        for (uint64 i = 0; i < SPI_processed; ++i) {
+            source.read({SPI_tuptable->vals[i], SPI_tuptable->tupdesc}, record);
+            take(record);
+            MemoryContextReset(detoasted);
+        }
+        MemoryContextSwitchTo(before);
+        SPI_freetuptable(SPI_tuptable);
+    }
+    MemoryContextDelete(detoasted);
+    SPI_cursor_close(portal);
+}
+
+}  // namespace
+
+pg::Status load_sessions(const Take& take) {
+    return pg::transaction({.activity = "pgmqtt: loading sessions"}, [&take] {
+        for (const char* statement : kTidy) SPI_execute(statement, false, 0);
+        for (const Source& source : kSources) read_all(source, take);
+    });
+}
+
+}  // namespace pgmqtt::store

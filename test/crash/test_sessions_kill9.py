@@ -1,0 +1,107 @@
+"""kill -9 while QoS 1 and 2 publishers send into a persistent session.
+
+Every message that the broker acknowledged arrives, one of QoS 2 once, and in order. CRASH_ROUNDS (50)
+rounds with one server; CRASH_SEED repeats a run. In every third round the subscriber is away, so that
+its queue spans kills.
+"""
+
+import os
+import random
+import threading
+
+from harness.server import Server
+from harness.waiting import wait_for
+from session_clients import Publisher, Subscriber
+
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "50"))
+SEED = int(os.environ.get("CRASH_SEED", "0")) or random.randrange(1, 10**6)
+
+
+class Threads:
+    """Runs functions side by side; joined, it raises what one of them raised."""
+
+    def __init__(self, *functions):
+        self.errors = []
+        self._threads = [threading.Thread(target=self._run, args=(function,), daemon=True)
+                         for function in functions]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, function):
+        try:
+            function()
+        except BaseException as error:
+            self.errors.append(error)
+
+    def join(self):
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a client hangs"
+        if self.errors:
+            raise self.errors[0]
+
+
+def in_order(numbers):
+    """Whether first arrivals are in order; QoS 1 may repeat."""
+    first = list(dict.fromkeys(numbers))
+    return first == sorted(first)
+
+
+def one_round(server, publishers, subscriber, dice, number):
+    clients = [publisher.connect(server.mqtt_port).publish() for publisher in publishers]
+    if number % 3 != 2:
+        clients.append(subscriber.connect(server.mqtt_port))
+    threads = Threads(*(client.run for client in clients))
+    target = sum(len(publisher.acknowledged) for publisher in publishers) + dice.randrange(1, 600)
+
+    def enough():
+        acknowledged = sum(len(publisher.acknowledged) for publisher in publishers)
+        return acknowledged >= target or threads.errors
+
+    wait_for(enough, "acknowledgements", 60, every=0.001)
+    server.kill9(everyone=number % 2 == 0)
+    threads.join()
+    server.start()
+
+
+def drain(server, publishers, subscriber):
+    """The rest is sent and acknowledged, and all of it arrives."""
+    for publisher in publishers:
+        publisher.connect(server.mqtt_port).publish(more=False)
+        publisher.run(publisher.open)
+        assert publisher.open() == 0, f"{publisher.client_id}: not all is acknowledged"
+    missing = {}
+
+    def incomplete():
+        for publisher in publishers:
+            arrived = subscriber.arrived.get(publisher.client_id, [])
+            missing[publisher.client_id] = publisher.acknowledged - set(arrived)
+        return any(missing.values())
+
+    subscriber.connect(server.mqtt_port).run(incomplete)
+    incomplete()
+    return missing
+
+
+def test_acknowledged_messages_reach_a_persistent_session():
+    dice = random.Random(SEED)
+    publishers = [Publisher("once-or-more", 1), Publisher("once", 2)]
+    subscriber = Subscriber("subscriber", "crash/#")
+    with Server() as server:
+        subscriber.connect(server.mqtt_port).subscribe().run(lambda: False)
+        for number in range(ROUNDS):
+            one_round(server, publishers, subscriber, dice, number)
+        missing = drain(server, publishers, subscriber)
+    said = f"CRASH_SEED={SEED}"
+    for publisher in publishers:
+        name = publisher.client_id
+        lost, arrived = missing[name], subscriber.arrived[name]
+        assert not lost, f"{said}: {name}: {len(lost)} lost: {sorted(lost)[:10]}"
+        assert in_order(arrived), f"{said}: {name}: order"
+    once = subscriber.arrived["once"]
+    assert len(once) == len(set(once)), f"{said}: {len(once) - len(set(once))} duplicates of QoS 2"
+    print(f"\n{ROUNDS} kills, " + ", ".join(
+        f"QoS {qos}: {len(publisher.acknowledged)} acknowledged, "
+        f"{len(subscriber.arrived[publisher.client_id])} arrived"
+        for qos, publisher in enumerate(publishers, 1))
+        + f", 0 lost, 0 duplicates of QoS 2 ({said})")
