@@ -66,7 +66,10 @@ void Broker::State::note_sent(Connection& c) {
     count_output(c);
     c.behind = !c.outbox.empty();
     if (c.behind || c.phase != Phase::kConnected) return;
-    if (!c.session->queue.empty() || !c.session->retained.empty()) pump_later(c);
+    Session& session = *c.session;
+    bool more = !session.queue.empty() || !session.retained.empty() ||
+                session.window.next_unsent() != nullptr;
+    if (more) pump_later(c);
 }
 
 void Broker::State::pump_later(Connection& c) {
