@@ -19,7 +19,12 @@ void Broker::State::store_done(uint64_t batch, Now now) {
 void Broker::State::sink_done(const CompletionRecord& completion, Now now) {
     begin_input(now);
     finished_.clear();
-    pending_.sink_done(completion, finished_);
+    CompletionRecord said = completion;
+    // A client would close for a code that is not one [MQTT-3.4.2-1].
+    if (!mqtt::is_allowed_reason(mqtt::PacketType::kPuback, said.reason, mqtt::Sender::kServer)) {
+        said.reason = ReasonCode::kUnspecifiedError;
+    }
+    pending_.sink_done(said, finished_);
     for (const FinishedPublish& finished : finished_) finish(finished);
     relieve_publishers();
     report_sql_batches();
