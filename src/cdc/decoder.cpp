@@ -17,6 +17,13 @@ namespace pgmqtt::cdc {
 
 namespace {
 
+// INSERT ... ON CONFLICT writes the row, then a record that confirms it. The reorder buffer must
+// see both or none, and what is skipped may change between the two: so both are decoded.
+bool is_speculative(XLogReaderState* reader) {
+    auto* insert = reinterpret_cast<const xl_heap_insert*>(XLogRecGetData(reader));
+    return (insert->flags & XLH_INSERT_IS_SPECULATIVE) != 0;
+}
+
 // Whether the record only changes rows of one table, in a transaction that the reorder buffer can
 // hear of by its id alone.
 bool is_row_change(XLogReaderState* reader) {
@@ -25,8 +32,9 @@ bool is_row_change(XLogReaderState* reader) {
     uint8 info = XLogRecGetInfo(reader) & XLOG_HEAP_OPMASK;
     switch (XLogRecGetRmid(reader)) {
         case RM_HEAP_ID:
-            return info == XLOG_HEAP_INSERT || info == XLOG_HEAP_UPDATE ||
-                   info == XLOG_HEAP_HOT_UPDATE || info == XLOG_HEAP_DELETE;
+            if (info == XLOG_HEAP_INSERT) return !is_speculative(reader);
+            return info == XLOG_HEAP_UPDATE || info == XLOG_HEAP_HOT_UPDATE ||
+                   info == XLOG_HEAP_DELETE;
         case RM_HEAP2_ID:
             return info == XLOG_HEAP2_MULTI_INSERT;
         default:

@@ -285,3 +285,14 @@ def test_a_commit_that_ends_with_its_page_is_no_trouble(server, sub, topic, name
     server.wait_for(ends_with_a_page, "a commit ends with its page", 60)
     insert(probe)
     assert server.worker_pid("pgmqtt cdc") == worker
+
+
+def test_on_conflict_into_unmapped_tables_does_not_stop_the_stream(server, sub, topic, name):
+    """Their rows are skipped undecoded; the records that confirm them must be in step with that."""
+    server.psql(f"CREATE TABLE {name} (v text); CREATE TABLE {name}_other (k int PRIMARY KEY, v text);"
+                f"SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$, $$new.v$$)")
+    for n in range(5):
+        server.psql(f"INSERT INTO {name}_other VALUES ({n}, repeat('x', 5000)) ON CONFLICT DO NOTHING;"
+                    f"INSERT INTO {name}_other VALUES ({n}, 'again') ON CONFLICT (k) DO UPDATE SET v = 'u'")
+        server.psql(f"INSERT INTO {name} VALUES ('{n}')")
+        assert receive(sub).payload == str(n).encode()
