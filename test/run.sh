@@ -102,6 +102,7 @@ run_regress() {
 run_one() {
     case $1 in
         unit) run_unit ;;
+        walk) run_walk ;;
         fuzz) run_fuzz ;;
         lint) run_pytest lint -rP test/lint ;;
         boundary) run_boundary ;;
