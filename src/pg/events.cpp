@@ -25,6 +25,8 @@ constexpr unsigned bit(Event event) {
 constexpr unsigned kAllEvents =
     bit(Event::kConfiguration) | bit(Event::kOutbox) | bit(Event::kChanges) | bit(Event::kCommand);
 
+constexpr unsigned kExtensionDropped = 1U << 8;
+
 // Of the current transaction. Those of a rolled back subtransaction stay: a false alarm is cheap.
 unsigned marked = 0;
 
@@ -56,6 +58,11 @@ bool touched_watched_relation(WatchedRelations& watched) {
 
 void announce(unsigned events) {
     Shared* memory = shared();
+    if (events & kExtensionDropped) {
+        // Whatever statement of a mapping or a sink they are in, it is nobody's any more.
+        cancel_statement(Worker::kCdc);
+        cancel_statement(Worker::kSink);
+    }
     if (events & bit(Event::kConfiguration)) {
         ++memory->configuration;
         wake_all();
@@ -98,7 +105,8 @@ void at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int 
         previous_object_access_hook(access, class_id, object_id, sub_id, argument);
     if (access == OAT_DROP && class_id == ExtensionRelationId) {
         const char* name = get_extension_name(object_id);
-        if (name != nullptr && std::strcmp(name, "pgmqtt") == 0) at_commit(Event::kConfiguration);
+        if (name != nullptr && std::strcmp(name, "pgmqtt") == 0)
+            marked |= bit(Event::kConfiguration) | kExtensionDropped;
     } else if (class_id == DatabaseRelationId &&
                (access == OAT_POST_CREATE || access == OAT_POST_ALTER || access == OAT_DROP)) {
         at_commit(Event::kConfiguration);

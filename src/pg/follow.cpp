@@ -13,6 +13,7 @@ namespace {
 
 constexpr long kPollMs = 2;
 constexpr int kNoticeAfterMs = 1000;
+constexpr int kCancelAfterMs = 2000;  // and again and again
 constexpr int kGiveUpAfterMs = 10000;
 
 unsigned followed_at_commit = 0;
@@ -55,12 +56,31 @@ bool interrupted() {
     return true;
 }
 
+// A worker that is in an endless expression or a sleeping statement hears of nothing: end that.
+// Making a slot is another matter, it waits for others.
+void shake(const Shared& memory, unsigned followed, uint64_t target) {
+    if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target &&
+        memory.cdc_waits_for_pid == 0)
+        cancel_statement(Worker::kCdc);
+    if ((followed & kFollowSinks) != 0 && memory.sink_configuration < target)
+        cancel_statement(Worker::kSink);
+}
+
+// A sink's statement may change sinks: its worker cannot wait for itself.
+bool is_worker_process(const Shared& memory) {
+    for (const WorkerSlot& slot : memory.workers)
+        if (slot.pid == MyProcPid) return true;
+    return false;
+}
+
 void wait_for_workers(unsigned followed) {
     Shared* memory = shared();
     // Our own count, whatever the order of the callbacks of this commit.
     uint64_t target = ++memory->configuration;
     wake_all();
+    if (is_worker_process(*memory)) return;
     TimestampTz start = GetCurrentTimestamp();
+    TimestampTz shaken = start;
     bool told = false;
     while (!in_force(*memory, followed, target) && !interrupted()) {
         TimestampTz now = GetCurrentTimestamp();
@@ -71,6 +91,10 @@ void wait_for_workers(unsigned followed) {
         if (!told && TimestampDifferenceExceeds(start, now, kNoticeAfterMs)) {
             tell(NOTICE, "waiting until the change is in force");
             told = true;
+        }
+        if (TimestampDifferenceExceeds(shaken, now, kCancelAfterMs)) {
+            shake(*memory, followed, target);
+            shaken = now;
         }
         WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs,
                   PG_WAIT_EXTENSION);

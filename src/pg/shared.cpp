@@ -7,6 +7,7 @@ extern "C" {
 #include <storage/shmem.h>
 }
 
+#include <csignal>
 #include <cstring>
 #include <new>
 
@@ -99,6 +100,12 @@ void wake(Worker worker) {
     // If the worker has just gone, its latch belongs to someone else, who looks around and sleeps
     // on.
     if (number >= 0) SetLatch(&process_of_number(number)->procLatch);
+}
+
+void cancel_statement(Worker worker) {
+    if (shared_memory == nullptr) return;
+    int pid = shared_memory->workers[static_cast<int>(worker)].pid.load();
+    if (pid > 0) kill(pid, SIGINT);
 }
 
 void wake_all() {

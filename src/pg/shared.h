@@ -111,6 +111,9 @@ void require_served_database();
 // Sets the worker's latch; nothing happens when it is not running.
 void wake(Worker worker);
 void wake_all();
+// Ends the statement that the worker is in, if any, as pg_cancel_backend() would: it tries again
+// later, and meanwhile sees what has changed.
+void cancel_statement(Worker worker);
 
 // Counts events of this transaction that the workers must hear of at its commit, and wakes them
 // then. A rolled back subtransaction costs a false alarm at most. See events.cpp.

@@ -161,3 +161,34 @@ def test_the_worker_survives_a_client_that_reads_nothing(server, topic):
             deaf.expect(3)
         except Closed:
             pass
+
+
+ENDLESS = "(SELECT count(*)::text FROM generate_series(1, 100000000000))"
+
+
+def test_an_endless_expression_ends_with_its_mapping(new_server):
+    server = new_server().start()
+    server.psql(f"CREATE TABLE t (v text); SELECT pgmqtt.add_mapping('m', 't', $$'out'$$, $${ENDLESS}$$,"
+                " operations => '{insert}'); INSERT INTO t VALUES ('x')")
+    evaluating = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgmqtt cdc'" \
+                 " AND state = 'active'"
+    server.wait_for(lambda: server.psql(evaluating) == "1", "the worker is in the expression")
+    server.psql("SELECT pgmqtt.drop_mapping('m')")
+    server.wait_for(lambda: server.psql(OUR_SLOTS) == "0", "the slot went with the last mapping", 10)
+    Flows(server).check("the stream goes on")
+
+
+def test_drop_extension_ends_the_statements_of_mappings_and_sinks(new_server):
+    server = new_server().start()
+    server.psql(f"CREATE TABLE t (v text); SELECT pgmqtt.add_mapping('m', 't', $$'out'$$, $${ENDLESS}$$,"
+                " operations => '{insert}');"
+                " SELECT pgmqtt.add_sink('s', 'in/#', 'SELECT pg_sleep(600) FROM msg');"
+                " INSERT INTO t VALUES ('x'); SELECT pgmqtt.publish('in/x', 'x'::text)")
+    busy = "SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pgmqtt cdc', 'pgmqtt sink')" \
+           " AND state = 'active'"
+    server.wait_for(lambda: server.psql(busy) == "2", "both workers are in the statements")
+    server.psql("DROP EXTENSION pgmqtt CASCADE")
+    server.wait_for(lambda: server.psql(OUR_SLOTS) == "0", "the slot is dropped", 5)
+    server.wait_for(lambda: server.psql(busy) == "0", "nothing runs any more", 5)
+    server.psql("CREATE EXTENSION pgmqtt")
+    server.wait_listening()
