@@ -291,8 +291,9 @@ def test_on_conflict_into_unmapped_tables_does_not_stop_the_stream(server, sub, 
     """Their rows are skipped undecoded; the records that confirm them must be in step with that."""
     server.psql(f"CREATE TABLE {name} (v text); CREATE TABLE {name}_other (k int PRIMARY KEY, v text);"
                 f"SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/x'$$, $$new.v$$)")
-    for n in range(5):
-        server.psql(f"INSERT INTO {name}_other VALUES ({n}, repeat('x', 5000)) ON CONFLICT DO NOTHING;"
-                    f"INSERT INTO {name}_other VALUES ({n}, 'again') ON CONFLICT (k) DO UPDATE SET v = 'u'")
-        server.psql(f"INSERT INTO {name} VALUES ('{n}')")
-        assert receive(sub).payload == str(n).encode()
+    for n in range(5):  # the first lets the decoder know the table, the second is skipped
+        server.psql(f"INSERT INTO {name}_other VALUES ({n}, 'a') ON CONFLICT DO NOTHING")
+        server.psql(f"INSERT INTO {name}_other VALUES ({n}, 'b')"
+                    " ON CONFLICT (k) DO UPDATE SET v = excluded.v")
+    server.psql(f"INSERT INTO {name} VALUES ('after')")
+    assert receive(sub).payload == b"after"
