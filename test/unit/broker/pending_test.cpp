@@ -85,6 +85,15 @@ TEST_F(PendingTest, TheWorstReasonOfStoreAndSinkWins) {
     EXPECT_EQ(counters().publishes_refused, 1u);
 }
 
+// The fuzzer found it: a client closes for a code that is not one [MQTT-3.4.2-1].
+TEST_F(PendingTest, AReasonThatIsNoneBecomesUnspecifiedError) {
+    sinks({{1, "t", Qos::k1}});
+    Client& publisher = connect("p");
+    publisher.publish("t", "x", Qos::k1);
+    sink_done(sunk_[0].token, static_cast<ReasonCode>(0xF7));
+    EXPECT_EQ(publisher.next<mqtt::Puback>().reason, ReasonCode::kUnspecifiedError);
+}
+
 TEST_F(PendingTest, ReasonStringsAreLeftOutWhereTheyMayNotGo) {
     sinks({{1, "t", Qos::k1}});
     ConnectOptions quiet;
