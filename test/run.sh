@@ -3,7 +3,7 @@
 # them all:   N passed, N failed
 #   bash test/run.sh             all kinds
 #   bash test/run.sh lint wire   only these, of: unit walk fuzz lint boundary regress wire crash
-# FUZZ_SECONDS per fuzz target (15) and CRASH_ROUNDS (8) make the long ones longer.
+# FUZZ_SECONDS per fuzz target (5) and CRASH_ROUNDS (8) make the long ones longer.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -66,7 +66,7 @@ run_fuzz() {
     local source name passed=0 failed=0 log=$results/fuzz.log
     for source in test/fuzz/*_fuzz.cpp; do
         name=$(basename "$source" _fuzz.cpp)
-        if make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-15}" >"$log" 2>&1; then
+        if make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-5}" >"$log" 2>&1; then
             echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
             passed=$((passed + 1))
         else
