@@ -29,7 +29,6 @@ Sinks::~Sinks() {
 }
 
 void Sinks::turn() {
-    ran_ = false;
     reconnect();
     if (configuration_moved()) reload();
     if (!loaded_) return;
@@ -43,8 +42,6 @@ long Sinks::timeout_ms() const {
     if (configuration_moved()) next = reload_at_;
     for (const auto& [id, sink] : sinks_)
         if (!sink->idle() && may_run(*sink)) next = std::min(next, sink->retry_at());
-    // A statement that waited for something has reset the latch: look once more before sleeping.
-    if (ran_) return 0;
     if (unread_ && completions_.pending_bytes() < kMaxPendingBytes) return 0;
     if (next == Clock::time_point::max()) return -1;
     auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
@@ -65,7 +62,6 @@ bool Sinks::configuration_moved() const {
 
 void Sinks::reload() {
     if (Clock::now() < reload_at_) return;
-    ran_ = true;
     uint64_t seen = pg::shared()->configuration;
     std::vector<Definition> definitions;
     pg::Status status = pg::transaction({.read_only = true}, [&] {
@@ -171,7 +167,6 @@ void Sinks::run_due() {
     Clock::time_point now = Clock::now();
     for (auto& [id, sink] : sinks_) {
         if (!sink->due(now) || !may_run(*sink)) continue;
-        ran_ = true;
         sink->run(dead_letters_, completions_);
         send_completions();
     }

@@ -59,7 +59,6 @@ class Sinks {
     bool reload_failed_ = false;
     DeadLetters dead_letters_;
     Completions completions_;
-    bool ran_ = false;     // a transaction, in this turn
     bool unread_ = false;  // too much is pending to look for more
 };
 
