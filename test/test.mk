@@ -77,9 +77,14 @@ build/bench/%_bench: test/bench/%_bench.cpp $(CORE_SRCS) $(wildcard src/*/*.h)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(wildcard src/broker/*_tree.cpp src/mqtt/topic.cpp \
 	    src/mqtt/utf8.cpp) -lbenchmark -lxxhash -lpthread
 
+build/bench/broker_bench: test/bench/broker_bench.cpp $(CORE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(CORE_LIB) -lbenchmark -lxxhash -lpthread
+
 .PHONY: bench
-bench: build/bench/matching_bench
+bench: build/bench/matching_bench build/bench/broker_bench
 	build/bench/matching_bench
+	build/bench/broker_bench
 
 # The boundary with PostgreSQL, in a module of its own that is preloaded in place of pgmqtt.
 BOUNDARY_OBJS = $(patsubst %.cpp,%.o,$(wildcard test/boundary/*.cpp)) src/workers/main.o \
