@@ -56,7 +56,7 @@ build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_OBJS)
 
 -include $(FUZZ_OBJS:.o=.d)
 
-build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv)
+build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv test/fuzz/corpus/*.hex)
 	rm -rf $@
 	python3 test/fuzz/corpus.py test/packets $@
 
@@ -66,6 +66,16 @@ fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
 	    build/fuzz/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 \
 	        -print_final_stats=1 -artifact_prefix=build/fuzz/$${target}- \
 	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
+	done
+
+# The fewest inputs that reach what the corpus under build/ reaches, into test/fuzz/corpus/.
+.PHONY: fuzz-corpus
+fuzz-corpus: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
+	set -e; for target in $(FUZZ_TARGETS); do \
+	    rm -rf build/fuzz/kept; mkdir -p build/fuzz/kept; \
+	    build/fuzz/$${target}_fuzz -set_cover_merge=1 -use_counters=0 -max_len=400 \
+	        build/fuzz/kept build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
+	    python3 test/fuzz/corpus.py --keep $$target build/fuzz/kept; \
 	done
 
 # Measurements, for people: numbers on a shared machine prove nothing to CI. Needs
