@@ -109,6 +109,7 @@ Broker::State::State(const Config& config, uint64_t seed)
       seed_(seed),
       retained_(seed),
       sessions_(0, base::SeededBytesHash{seed}),
+      unstored_ends_(0, base::SeededBytesHash{seed}),
       subscriptions_(seed) {}
 
 Connection* Broker::State::find(ConnectionId id) {

@@ -195,10 +195,14 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         return disconnect_for(c, ReasonCode::kPacketTooLarge, "CONNACK is over its maximum");
     }
     c.connack = bytes_;
-    if (!session->persistent) return open(c);
+    // Also when it is only that the session before it must not come back [MQTT-3.1.2-4].
+    uint64_t unstored_end = unstored_end_of(session->client_id);
+    if (!session->persistent && unstored_end == 0) return open(c);
     c.phase = Phase::kStoring;
+    StoreWait wait{.batch = unstored_end, .kind = StoreWait::Kind::kConnack, .connection = c.id};
+    if (!session->persistent) return store_waits_.push_back(std::move(wait));
     save_session(*session);
-    wait_for_store({.kind = StoreWait::Kind::kConnack, .connection = c.id});
+    wait_for_store(std::move(wait));
 }
 
 // CONNACK, and what the session has for the client.

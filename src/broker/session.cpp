@@ -60,10 +60,20 @@ void Broker::State::end_session(Session& session) {
     counters_.inflight -= session.window.size();
     if (session.persistent) {
         put({.kind = StoreKind::kSessionEnd, .session_id = session.id});
+        unstored_ends_[session.client_id] = pending_.store_batch();
+        last_unstored_end_ = pending_.store_batch();
         forget_deliveries(session);
     }
     sessions_by_id_.erase(session.id);
     sessions_.erase(sessions_.find(session.client_id));
+}
+
+// Until this batch is stored, a session of the client that ended would be back after a crash. 0: no.
+uint64_t Broker::State::unstored_end_of(ByteView client_id) {
+    if (last_unstored_end_ <= pending_.stored_batch()) unstored_ends_.clear();
+    auto found = unstored_ends_.find(client_id);
+    if (found == unstored_ends_.end() || found->second <= pending_.stored_batch()) return 0;
+    return found->second;
 }
 
 // kSessionEnd says it of the deliveries; what they were of may have no other.

@@ -236,6 +236,7 @@ class Broker::State {
     Session& begin_session(ByteView client_id, ByteView username, uint32_t expiry_interval);
     Session& add_session(uint64_t id, ByteView client_id, ByteView username);
     void end_session(Session& session);
+    uint64_t unstored_end_of(ByteView client_id);
     void forget_deliveries(Session& session);
     void go_offline(Session& session);
     void arm(Session& session);
@@ -324,6 +325,10 @@ class Broker::State {
                        std::equal_to<>>
         sessions_;  // by client identifier
     std::unordered_map<uint64_t, Session*> sessions_by_id_;
+    // Client identifiers of sessions whose end is not stored yet, with the batch that says it.
+    std::unordered_map<std::string, uint64_t, base::SeededBytesHash, std::equal_to<>>
+        unstored_ends_;
+    uint64_t last_unstored_end_ = 0;
     uint64_t last_id_ = 0;  // of a session or a stored message
     SubscriptionTree subscriptions_;
     TimerHeap<ConnectionId> timers_;

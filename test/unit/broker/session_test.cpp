@@ -58,6 +58,41 @@ TEST_F(SessionTest, EndsWithItsConnectionUnlessAskedOtherwise) {
     }
 }
 
+// A CONNACK that says the old session is gone is a promise, too [MQTT-3.1.2-4].
+TEST_F(SessionTest, ACleanStartIsAnsweredWhenTheOldSessionIsGoneFromTheStore) {
+    for (bool disconnected_first : {true, false}) {
+        connect("c", persistent()).subscribe("t", Qos::k1);
+        store_all();
+        run();
+        auto_store_ = false;
+        if (disconnected_first) clients_.back().drop();
+        Client& client = dial("c");
+        EXPECT_TRUE(client.nothing());
+        Client& other = dial("other");  // does not wait
+        EXPECT_EQ(other.next<mqtt::Connack>().code, 0);
+        store_all();
+        run();
+        EXPECT_EQ(store_.sessions(), 0u);
+        EXPECT_FALSE(client.next<mqtt::Connack>().session_present);
+        // Nor does it the next time.
+        EXPECT_FALSE(dial("c").next<mqtt::Connack>().session_present);
+        auto_store_ = true;
+    }
+}
+
+TEST_F(SessionTest, ASessionThatEndedAMomentAgoDoesNotComeBackEither) {
+    Client& client = connect("c", persistent());
+    auto_store_ = false;
+    mqtt::Disconnect disconnect;
+    disconnect.properties.session_expiry_interval = 0;
+    client.send(disconnect);
+    Client& next = dial("c");
+    EXPECT_TRUE(next.nothing());
+    store_all();
+    run();
+    EXPECT_FALSE(next.next<mqtt::Connack>().session_present);
+}
+
 TEST_F(SessionTest, ExpiryIsCountedFromTheDisconnection) {
     Client& client = connect("c", persistent(Version::k5, 10));
     client.subscribe("t", Qos::k1);
