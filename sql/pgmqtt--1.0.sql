@@ -228,6 +228,7 @@ GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 -- commits.
 CREATE FUNCTION pgmqtt.extension_created() RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'pgmqtt_extension_created';
+COMMENT ON FUNCTION pgmqtt.extension_created() IS 'Wakes the workers when CREATE EXTENSION commits';
 REVOKE ALL ON FUNCTION pgmqtt.extension_created() FROM PUBLIC;
 SELECT pgmqtt.extension_created();
 
@@ -451,6 +452,7 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT version text,
     OUT started_at timestamptz,
     OUT listening boolean,
+    OUT accepted bigint,
     OUT connects bigint,
     OUT connects_refused bigint,
     OUT disconnects bigint,
@@ -464,6 +466,8 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT bytes_out bigint,
     OUT publishes_in bigint,
     OUT publishes_out bigint,
+    OUT publish_bytes_in bigint,
+    OUT publish_bytes_out bigint,
     OUT publishes_from_sql bigint,
     OUT dropped_slow_qos0 bigint,
     OUT dropped_queue_full bigint,
@@ -471,17 +475,24 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT dropped_expired bigint,
     OUT dropped_retained_limit bigint,
     OUT publishes_refused bigint,
+    OUT sessions_expired bigint,
     OUT pauses bigint,
     OUT clients bigint,
+    OUT clients_maximum bigint,
+    OUT sessions bigint,
     OUT subscriptions bigint,
+    OUT shared_subscriptions bigint,
     OUT retained bigint,
     OUT retained_bytes bigint,
     OUT queued bigint,
     OUT queued_bytes bigint,
     OUT inflight bigint,
-    OUT pending bigint
+    OUT pending bigint,
+    OUT memory bigint,
+    OUT memory_maximum bigint
 ) RETURNS record
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_broker';
+COMMENT ON FUNCTION pgmqtt.stat_broker_values() IS 'Counters of the broker; see pgmqtt.stat_broker';
 REVOKE ALL ON FUNCTION pgmqtt.stat_broker_values() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();

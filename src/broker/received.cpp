@@ -25,8 +25,9 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     c->last_input = now.mono;
     size_t consumed = 0;
     if (c->phase == Phase::kAwaitingConnect && !read_connect(*c, bytes, consumed, now)) {
-        settle(now);
+        c->traffic.bytes_in += consumed;
         counters_.bytes_in += consumed;
+        settle(now);
         return c->phase == Phase::kClosing ? bytes.size() : consumed;
     }
     // Answers that nobody reads must not pile up; messages have their own bounds below this.
@@ -44,6 +45,7 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
         handle(*c, frame, now);
         if (c->outbox.size() > output_limit) pause(*c, kPausedForOutput);
     }
+    c->traffic.bytes_in += consumed;
     counters_.bytes_in += consumed;
     settle(now);
     // What is behind the end is of no interest; kept, it would fill the buffer, and a full buffer

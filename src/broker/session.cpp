@@ -48,8 +48,7 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
 void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
     hand_over(session);
-    for (auto& [filter, subscription] : session.subscriptions) subscriptions_.remove(subscription);
-    counters_.subscriptions -= session.subscriptions.size();
+    for (auto& [filter, subscription] : session.subscriptions) remove_subscription(subscription);
     counters_.queued -= session.queue.size();
     counters_.queued_bytes -= session.queued_bytes;
     counters_.inflight -= session.window.size();
@@ -122,7 +121,10 @@ void Broker::State::arm(Session& session) {
 void Broker::State::session_timer(Session& session) {
     session.armed = base::kNever;
     if (session.connection == nullptr) {
-        if (session.expires <= now_.mono) return end_session(session);
+        if (session.expires <= now_.mono) {
+            ++counters_.sessions_expired;
+            return end_session(session);
+        }
         if (session.will_due <= now_.mono) {
             will_is_due(session);
             save_session(session);
@@ -148,7 +150,7 @@ void Broker::State::drop_expired(Session& session) {
         if (delivery.qos == Qos::k0) --session.queued_qos0;
         --counters_.queued;
         counters_.queued_bytes -= bytes;
-        ++counters_.dropped_expired;
+        count_dropped(session, counters_.dropped_expired);
         end_delivery(session, delivery);
         return true;
     });
