@@ -98,6 +98,9 @@ void Broker::end_turn() {
 const Counters& Broker::counters() const {
     return state_->counters();
 }
+bool Broker::describe_client(uint32_t& slot, ClientRecord& client, Now now) const {
+    return state_->describe_client(slot, client, now);
+}
 uint64_t Broker::store_batch() const {
     return state_->pending_.store_batch();
 }

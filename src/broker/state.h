@@ -61,6 +61,7 @@ class Broker::State {
     bool disconnect_client(ByteView client_id, ReasonCode reason, Now now);
     bool delete_session(ByteView client_id, Now now);
 
+    bool describe_client(uint32_t& slot, ClientRecord& client, Now now) const;
 
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
