@@ -41,6 +41,7 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
     session.subscriptions = decltype(session.subscriptions)(0, base::SeededBytesHash{seed_});
     sessions_.emplace(session.client_id, std::move(added));
     sessions_by_id_.emplace(id, &session);
+    state_bytes_ += session_cost(client_id, username);
     return session;
 }
 
@@ -48,7 +49,10 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
 void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
     hand_over(session);
-    for (auto& [filter, subscription] : session.subscriptions) remove_subscription(subscription);
+    for (auto& [filter, subscription] : session.subscriptions) {
+        remove_subscription(filter, subscription);
+    }
+    state_bytes_ -= session_cost(session.client_id, session.username);
     counters_.queued -= session.queue.size();
     counters_.queued_bytes -= session.queued_bytes;
     counters_.inflight -= session.window.size();

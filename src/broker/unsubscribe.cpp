@@ -20,7 +20,7 @@ void Broker::State::handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& u
                 put(record);
             }
             session.subscription_levels -= found->second.levels;
-            remove_subscription(found->second);
+            remove_subscription(filter, found->second);
             session.subscriptions.erase(found);
             forget_retained_run(session, filter);
         }
