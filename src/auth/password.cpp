@@ -25,11 +25,19 @@ using mqtt::ReasonCode;
 
 namespace {
 
-// PostgreSQL hashes the whole password 8,192 times to check it: 65,535 bytes took half a second, and
-// everybody waits.
+// PostgreSQL hashes the whole password 8,192 times to check it: 65,535 bytes took half a second,
+// and everybody waits.
 constexpr size_t kMaxPassword = 1024;
 
-enum class Outcome { kAccepted, kWrongPassword, kTooLong, kNoSuchRole, kNoPassword, kMd5, kNoLogin };
+enum class Outcome {
+    kAccepted,
+    kWrongPassword,
+    kTooLong,
+    kNoSuchRole,
+    kNoPassword,
+    kMd5,
+    kNoLogin
+};
 
 const char* text(Outcome outcome) {
     switch (outcome) {
