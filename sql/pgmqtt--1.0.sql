@@ -228,6 +228,7 @@ GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 -- commits.
 CREATE FUNCTION pgmqtt.extension_created() RETURNS void
     LANGUAGE c AS 'MODULE_PATHNAME', 'pgmqtt_extension_created';
+COMMENT ON FUNCTION pgmqtt.extension_created() IS 'Wakes the workers when CREATE EXTENSION commits';
 REVOKE ALL ON FUNCTION pgmqtt.extension_created() FROM PUBLIC;
 SELECT pgmqtt.extension_created();
 
@@ -445,12 +446,45 @@ CREATE VIEW pgmqtt.subscriptions AS
                     THEN pg_catalog.split_part(w.whole, '/', 2) END AS share_group) f;
 COMMENT ON VIEW pgmqtt.subscriptions IS 'Subscriptions of the sessions in pgmqtt.sessions; a shared one by its filter and its group';
 
+-- Raises while the broker does not run: no rows would mean that nobody is connected.
+CREATE FUNCTION pgmqtt.client_rows(
+    OUT client_id text,
+    OUT username text,
+    OUT addr inet,
+    OUT port int,
+    OUT transport text,
+    OUT protocol text,
+    OUT connected_at timestamptz,
+    OUT last_packet_at timestamptz,
+    OUT keep_alive int,
+    OUT clean_start boolean,
+    OUT session_expiry bigint,
+    OUT subscriptions bigint,
+    OUT inflight_out bigint,
+    OUT inflight_in bigint,
+    OUT queued bigint,
+    OUT queued_bytes bigint,
+    OUT messages_in bigint,
+    OUT messages_out bigint,
+    OUT bytes_in bigint,
+    OUT bytes_out bigint,
+    OUT dropped bigint,
+    OUT throttled boolean
+) RETURNS SETOF record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_client_rows';
+COMMENT ON FUNCTION pgmqtt.client_rows() IS 'Asks the broker who is connected; see pgmqtt.clients';
+REVOKE ALL ON FUNCTION pgmqtt.client_rows() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.client_rows() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+CREATE VIEW pgmqtt.clients AS SELECT * FROM pgmqtt.client_rows();
+COMMENT ON VIEW pgmqtt.clients IS 'Connected clients, as the broker sees them at this moment. username is NULL for anonymous clients; keep_alive and session_expiry are in seconds (4294967295: never); messages are PUBLISH packets of this connection, dropped also counts what the session lost while its client was away; throttled: not read at the moment, because it sends more than can be stored or reads less than it asks for';
+
 -- Columns after listening: PGMQTT_BROKER_COUNTERS and PGMQTT_BROKER_GAUGES of src/broker/counters.h,
 -- in that order.
 CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT version text,
     OUT started_at timestamptz,
     OUT listening boolean,
+    OUT accepted bigint,
     OUT connects bigint,
     OUT connects_refused bigint,
     OUT disconnects bigint,
@@ -464,6 +498,8 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT bytes_out bigint,
     OUT publishes_in bigint,
     OUT publishes_out bigint,
+    OUT publish_bytes_in bigint,
+    OUT publish_bytes_out bigint,
     OUT publishes_from_sql bigint,
     OUT dropped_slow_qos0 bigint,
     OUT dropped_queue_full bigint,
@@ -471,20 +507,27 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT dropped_expired bigint,
     OUT dropped_retained_limit bigint,
     OUT publishes_refused bigint,
+    OUT sessions_expired bigint,
     OUT pauses bigint,
     OUT clients bigint,
+    OUT clients_maximum bigint,
+    OUT sessions bigint,
     OUT subscriptions bigint,
+    OUT shared_subscriptions bigint,
     OUT retained bigint,
     OUT retained_bytes bigint,
     OUT queued bigint,
     OUT queued_bytes bigint,
     OUT inflight bigint,
-    OUT pending bigint
+    OUT pending bigint,
+    OUT memory bigint,
+    OUT memory_maximum bigint
 ) RETURNS record
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_broker';
+COMMENT ON FUNCTION pgmqtt.stat_broker_values() IS 'Counters of the broker; see pgmqtt.stat_broker';
 REVOKE ALL ON FUNCTION pgmqtt.stat_broker_values() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();
 COMMENT ON VIEW pgmqtt.stat_broker IS 'Counters since the broker started, and what is true now; one row';
 
-GRANT SELECT ON pgmqtt.retained, pgmqtt.sessions, pgmqtt.subscriptions, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+GRANT SELECT ON pgmqtt.retained, pgmqtt.clients, pgmqtt.sessions, pgmqtt.subscriptions, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;

@@ -27,7 +27,7 @@ SELECT pgmqtt.add_sink('x', '{rest...}/a', 'SELECT 1 FROM msg');
 SELECT pgmqtt.add_sink('x', 'a/{payload}', 'SELECT 1 FROM msg');
 SELECT pgmqtt.add_sink('x', 'a#', 'SELECT 1 FROM msg');
 SELECT pgmqtt.add_sink('x', '$share/g/a', 'SELECT 1 FROM msg');
-SELECT pgmqtt.add_sink('x', '$SYS/#', 'SELECT 1 FROM msg');
+SELECT pgmqtt.add_sink('x', '$other/#', 'SELECT 1 FROM msg');
 
 -- statements
 SELECT pgmqtt.add_sink('x', 'a', '');

@@ -1,5 +1,6 @@
 #include "broker/broker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "broker/state.h"
@@ -11,7 +12,7 @@ Broker::Broker(const Config& config, uint64_t seed)
 Broker::~Broker() = default;
 
 void Broker::configure(const Config& config) {
-    state_->config_ = config;
+    state_->configure(config);
 }
 void Broker::set_sinks(std::vector<SinkRoute> sinks) {
     state_->set_sinks(sinks);
@@ -97,6 +98,9 @@ void Broker::end_turn() {
 const Counters& Broker::counters() const {
     return state_->counters();
 }
+bool Broker::describe_client(uint32_t& slot, ClientRecord& client, Now now) const {
+    return state_->describe_client(slot, client, now);
+}
 uint64_t Broker::store_batch() const {
     return state_->pending_.store_batch();
 }
@@ -108,6 +112,7 @@ Broker::State::State(const Config& config, uint64_t seed)
     : config_(config),
       seed_(seed),
       retained_(seed),
+      sys_retained_(seed),
       sessions_(0, base::SeededBytesHash{seed}),
       unstored_ends_(0, base::SeededBytesHash{seed}),
       subscriptions_(seed) {}
@@ -116,6 +121,12 @@ Connection* Broker::State::find(ConnectionId id) {
     if (id.slot >= connections_.size()) return nullptr;
     Connection* c = connections_[id.slot].get();
     return c != nullptr && c->id == id ? c : nullptr;
+}
+
+void Broker::State::configure(const Config& config) {
+    config_ = config;
+    if (config.sys_interval_ms == 0) sys_heard_ = false;
+    hear_sys_at_once();
 }
 
 void Broker::State::set_sinks(const std::vector<SinkRoute>& routes) {
@@ -139,10 +150,12 @@ void Broker::State::set_sinks(const std::vector<SinkRoute>& routes) {
         subscriptions_.add(route.filter, *subscription);
         sink_subscriptions_.push_back(std::move(subscription));
     }
+    hear_sys_at_once();
 }
 
 void Broker::State::accepted(ConnectionId id, Peer peer, Now now) {
     begin_input(now);
+    ++counters_.accepted;
     if (id.slot >= connections_.size()) connections_.resize(id.slot + 1);
     // A slot is free before it is used again; if not, nobody may be left dangling.
     if (connections_[id.slot]) disconnected(connections_[id.slot]->id, now);
@@ -205,6 +218,7 @@ void Broker::State::end_turn() {
     for (ConnectionId id : turn_.dirty) {
         if (Connection* c = find(id)) note_sent(*c);
     }
+    counters_.memory_maximum = std::max(counters_.memory_maximum, memory_used());
     search_budget_ = kSearchSteps;
     turn_.clear();
 }
@@ -213,6 +227,9 @@ const Counters& Broker::State::counters() {
     counters_.retained = retained_.count();
     counters_.retained_bytes = retained_.bytes();
     counters_.pending = pending_.count();
+    counters_.sessions = sessions_.size();
+    counters_.memory = memory_used();
+    counters_.memory_maximum = std::max(counters_.memory_maximum, counters_.memory);
     return counters_;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/outbox.h"
 #include "base/time.h"
+#include "broker/client_record.h"
 #include "broker/config.h"
 #include "broker/counters.h"
 #include "broker/turn.h"
@@ -108,6 +109,10 @@ class Broker {
     void end_turn();  // the caller has acted on it: clear
 
     const Counters& counters() const;
+    // The first connected client at or behind `slot`, which moves behind it; false: there is none.
+    // So who starts with 0 meets everybody who is there all the time, whatever happens between two
+    // calls. The views are valid until the next input.
+    bool describe_client(uint32_t& slot, ClientRecord& client, Now now) const;
     uint64_t store_batch() const;  // number of the batch in the current turn
     uint64_t sink_batch() const;
 

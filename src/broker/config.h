@@ -25,6 +25,7 @@ struct Config {
     uint64_t max_retained_bytes = 1ull << 30;
     uint16_t topic_alias_maximum = 64;    // what we accept from a client
     uint64_t max_memory = 384ull << 20;   // bytes of messages, output and what is pending
+    uint32_t sys_interval_ms = 10000;     // between publishes to $SYS; 0: never
     size_t max_pending_bytes = 32 << 20;  // waiting for store or sink before publishers are paused
 };
 

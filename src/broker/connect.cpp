@@ -189,6 +189,7 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
     if (connect.will) keep_will(*session, c, *connect.will);
     c.session = session;
     ++counters_.clients;
+    counters_.clients_maximum = std::max(counters_.clients_maximum, counters_.clients);
     bytes_.clear();
     mqtt::encode(connack, c.version, bytes_);
     if (bytes_.size() > c.maximum_packet_size) {
@@ -212,9 +213,11 @@ void Broker::State::open(Connection& c) {
     std::string().swap(c.connack);
     ++counters_.connects;
     c.phase = Phase::kConnected;
+    c.connected_at = now_.wall;
     c.last_input = now_.mono;
     arm(c);
     resume(c, kPausedForAuthentication);
+    if (subscriptions_.has_first_level(kSysLevel)) hear_sys();  // its session may listen
     flush_releases(*c.session);
     if (c.phase == Phase::kConnected) pump(*c.session);
 }
@@ -254,6 +257,8 @@ void Broker::State::agree_on_limits(Connection& c, const mqtt::Connect& connect,
         }
     }
     c.patience = std::chrono::milliseconds(keep_alive * 1500);  // [MQTT-3.1.2-22]
+    c.keep_alive = static_cast<uint16_t>(keep_alive);
+    c.clean_start = connect.clean_start;
 }
 
 // How long the session may outlive its connection.

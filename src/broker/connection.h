@@ -46,6 +46,14 @@ struct OwedAck {
     std::string reason_string{};
 };
 
+// What went over one connection.
+struct Traffic {
+    uint64_t messages_in = 0;  // PUBLISHes
+    uint64_t messages_out = 0;
+    uint64_t bytes_in = 0;
+    uint64_t bytes_out = 0;
+};
+
 struct Connection {
     ConnectionId id;
     Peer peer;
@@ -67,6 +75,10 @@ struct Connection {
     uint32_t receive_maximum = 65535;
     uint32_t maximum_packet_size = UINT32_MAX;
     bool problem_information = true;
+    bool clean_start = true;
+    uint16_t keep_alive = 0;  // seconds; what we said where that is less
+    base::WallTime connected_at{};
+    Traffic traffic;
 
     // What we said in CONNACK; a reload changes it for the next connection only.
     uint16_t receive_quota = 0;

@@ -7,6 +7,7 @@ namespace pgmqtt::broker {
 
 // X(name): counters only grow; gauges are what is true now.
 #define PGMQTT_BROKER_COUNTERS(X)                                                      \
+    X(accepted)            /* connections, whatever came of them */                    \
     X(connects)            /* CONNACK success sent */                                  \
     X(connects_refused)    /* CONNACK with an error */                                 \
     X(disconnects)         /* by the client's DISCONNECT */                            \
@@ -20,6 +21,8 @@ namespace pgmqtt::broker {
     X(bytes_out)                                                                       \
     X(publishes_in)                                                                    \
     X(publishes_out)                                                                   \
+    X(publish_bytes_in)  /* of payloads */                                             \
+    X(publish_bytes_out) /* of payloads */                                             \
     X(publishes_from_sql)                                                              \
     X(dropped_slow_qos0)  /* outbox over client_buffer */                              \
     X(dropped_queue_full) /* max_queued_messages or max_queued_bytes */                \
@@ -27,17 +30,23 @@ namespace pgmqtt::broker {
     X(dropped_expired)                                                                 \
     X(dropped_retained_limit) /* max_retained or max_retained_bytes */                 \
     X(publishes_refused)      /* negative PUBACK, or 3.1.1 acknowledged and dropped */ \
+    X(sessions_expired)       /* [MQTT-4.1.0-2] */                                     \
     X(pauses)                 /* times a publisher was paused for back-pressure */
 
-#define PGMQTT_BROKER_GAUGES(X) \
-    X(clients)                  \
-    X(subscriptions)            \
-    X(retained)                 \
-    X(retained_bytes)           \
-    X(queued)                   \
-    X(queued_bytes)             \
-    X(inflight)                 \
-    X(pending) /* publishes waiting for store or sink */
+#define PGMQTT_BROKER_GAUGES(X)                             \
+    X(clients)                                              \
+    X(clients_maximum)                                      \
+    X(sessions) /* of clients that are connected or were */ \
+    X(subscriptions)                                        \
+    X(shared_subscriptions) /* of those */                  \
+    X(retained)                                             \
+    X(retained_bytes)                                       \
+    X(queued)                                               \
+    X(queued_bytes)                                         \
+    X(inflight)                                             \
+    X(pending) /* publishes waiting for store or sink */    \
+    X(memory)  /* what counts against max_memory */         \
+    X(memory_maximum)
 
 struct Counters {
 #define PGMQTT_FIELD(name) uint64_t name = 0;

@@ -21,7 +21,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
         return;
     }
     if (qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c))) {
-        ++counters_.dropped_slow_qos0;
+        count_dropped(session, counters_.dropped_slow_qos0);
         return;
     }
     send_now(*c, target, qos, retain);
@@ -75,7 +75,7 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
     bool shared = publish.payload.size() >= Route::kSharedPayload;
     size_t size = encoded.bytes.size() + (shared ? publish.payload.size() : 0);
     if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-        ++counters_.dropped_too_large;
+        count_dropped(*target.session, counters_.dropped_too_large);
         return;
     }
     std::string& tail = c.outbox.tail();
@@ -97,7 +97,7 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
         c.outbox.append_shared({message, &message->payload}, message->payload);
     }
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, publish.topic);
-    ++counters_.publishes_out;
+    count_publish(c, publish.payload.size());
     sent(c, size);
 }
 
@@ -190,7 +190,7 @@ bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
 bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
     if (fits_queue(session, bytes)) return true;
     if (qos == Qos::k0) {
-        ++counters_.dropped_slow_qos0;
+        count_dropped(session, counters_.dropped_slow_qos0);
         return false;
     }
     if (config_.queue_policy == QueuePolicy::kDropOldest && bytes <= config_.max_queued_bytes) {
@@ -202,11 +202,11 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
                 before - session.queued_bytes < bytes)) {
             if (fits_queue(session, bytes)) return true;
             drop_queued(session);
-            ++counters_.dropped_queue_full;
+            count_dropped(session, counters_.dropped_queue_full);
         }
         if (within_queue_limits(session, bytes) && pressure() != Pressure::kFull) return true;
     }
-    ++counters_.dropped_queue_full;
+    count_dropped(session, counters_.dropped_queue_full);
     if (config_.queue_policy == QueuePolicy::kDisconnect && online(session) != nullptr) {
         session.connection->doomed = true;
         doomed_.push_back(session.connection->id);

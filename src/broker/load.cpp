@@ -107,7 +107,7 @@ void Broker::State::settle_loaded(Session& session) {
     for (Delivery& delivery : deliveries) {
         session.window.skip_sequence(delivery.sequence);
         if (delivery.message->expired(now_.mono) && !delivery.may_be_sent) {
-            ++counters_.dropped_expired;
+            count_dropped(session, counters_.dropped_expired);
             end_delivery(session, delivery);
             continue;
         }

@@ -8,6 +8,8 @@ namespace pgmqtt::broker {
 
 void Broker::State::handle_publish(Connection& c, mqtt::Publish& publish, Now now) {
     ++counters_.publishes_in;
+    ++c.traffic.messages_in;
+    counters_.publish_bytes_in += publish.payload.size();
     bool is_v5 = c.version == Version::k5;
     if (!within_quota(c, publish)) {
         return protocol_error(c, ReasonCode::kReceiveMaximumExceeded,

@@ -36,8 +36,8 @@ bool Broker::State::pump_retained(Session& session) {
     const MessagePtr message = run.next;
     // The subscription got what was retained later as it was published; an older message after a
     // newer one would be wrong, and so would one that was cleared.
-    if (message->superseded || message->retained_number > run.since ||
-        message->expired(now_.mono)) {
+    bool is_newer = message->superseded || message->retained_number > run.since;
+    if ((is_newer && !run.is_sys) || message->expired(now_.mono)) {
         run.next.reset();
         return true;
     }
@@ -53,7 +53,7 @@ bool Broker::State::pump_retained(Session& session) {
 
 // False when the search is over, or goes on in the next turn.
 bool Broker::State::find_retained(Connection& c, RetainedRun& run) {
-    if (!run.cursor) run.cursor.emplace(retained_, run.filter);
+    if (!run.cursor) run.cursor.emplace(run.is_sys ? sys_retained_ : retained_, run.filter);
     size_t share = std::min(search_budget_, kSearchShare);
     size_t left = share;
     run.next = run.cursor->next(left);
@@ -68,7 +68,7 @@ bool Broker::State::pump_queue(Session& session) {
     const Delivery& first = session.queue.front();
     bool must_stay = first.may_be_sent && first.qos == Qos::k2;  // [MQTT-4.3.3-7]
     if (first.message->expired(now_.mono) && !must_stay) {
-        ++counters_.dropped_expired;
+        count_dropped(session, counters_.dropped_expired);
         drop_queued(session);
         return true;
     }
@@ -100,7 +100,7 @@ void Broker::State::flush_window(Session& session) {
             return;
         }
         bool expired = next->message->expired(now_.mono) && !next->may_be_sent;
-        if (expired) ++counters_.dropped_expired;
+        if (expired) count_dropped(session, counters_.dropped_expired);
         uint16_t packet_id = InflightWindow::identifier(next->sequence);
         // Too large is as good as delivered, and keeps no place [MQTT-3.1.2-25].
         if (expired || !send_kept(c, *next, packet_id)) {
@@ -153,7 +153,7 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
     if (alias.known) publish.topic = {};
     size_t size = mqtt::encoded_size(publish, c.version);
     if (size > c.maximum_packet_size) {
-        ++counters_.dropped_too_large;
+        count_dropped(*c.session, counters_.dropped_too_large);
         return false;
     }
     if (message.payload.size() >= Route::kSharedPayload) {
@@ -163,7 +163,7 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
         mqtt::encode(publish, c.version, c.outbox.tail());
     }
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, message.topic);
-    ++counters_.publishes_out;
+    count_publish(c, message.payload.size());
     sent(c, size);
     return true;
 }

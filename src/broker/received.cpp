@@ -22,8 +22,9 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     if (c == nullptr || c->phase == Phase::kClosing) return bytes.size();
     size_t consumed = 0;
     if (c->phase == Phase::kAwaitingConnect && !read_connect(*c, bytes, consumed, now)) {
-        settle(now);
+        c->traffic.bytes_in += consumed;
         counters_.bytes_in += consumed;
+        settle(now);
         return c->phase == Phase::kClosing ? bytes.size() : consumed;
     }
     // Answers that nobody reads must not pile up; messages have their own bounds below this.
@@ -41,6 +42,7 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
         handle(*c, frame, now);
         if (c->outbox.size() > output_limit) pause(*c, kPausedForOutput);
     }
+    c->traffic.bytes_in += consumed;
     counters_.bytes_in += consumed;
     note_life(*c, consumed, bytes.size() - consumed);
     settle(now);

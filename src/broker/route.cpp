@@ -18,7 +18,7 @@ Routed Broker::State::route(mqtt::Publish& publish, const Origin& origin, Now no
         ++counters_.dropped_queue_full;
         return {.reason = ReasonCode::kQuotaExceeded};
     }
-    if (route_.retain && !retain(routed) && origin.refusable) {
+    if (route_.retain && !origin.is_sys && !retain(routed) && origin.refusable) {
         return {.reason = ReasonCode::kQuotaExceeded};
     }
     if (!route_.sink_record.sink_ids.empty()) hand_to_sinks(origin, routed);

@@ -20,6 +20,7 @@ struct Origin {
     ByteView client_id;
     ByteView username;
     bool refusable = false;                      // the publisher can be told no, and will be
+    bool is_sys = false;                         // $SYS, whose retained messages are our own
     bool has_properties = true;                  // false: surely none, it came by 3.1 or 3.1.1
     std::optional<ByteView> encoded_properties;  // when they are at hand already
     base::WallTime received_at{};

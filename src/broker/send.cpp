@@ -18,10 +18,22 @@ void Broker::State::send(Connection& c, const mqtt::Packet& packet) {
 void Broker::State::sent(Connection& c, size_t bytes) {
     ++counters_.packets_out;
     counters_.bytes_out += bytes;
+    c.traffic.bytes_out += bytes;
     count_output(c);
     if (c.dirty) return;
     c.dirty = true;
     turn_.dirty.push_back(c.id);
+}
+
+void Broker::State::count_publish(Connection& c, size_t payload_bytes) {
+    ++counters_.publishes_out;
+    ++c.traffic.messages_out;
+    counters_.publish_bytes_out += payload_bytes;
+}
+
+void Broker::State::count_dropped(Session& session, uint64_t& counter) {
+    ++counter;
+    ++session.dropped;
 }
 
 void Broker::State::pause(Connection& c, PauseReason reason) {

@@ -50,11 +50,9 @@ void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
     hand_over(session);
     for (auto& [filter, subscription] : session.subscriptions) {
-        state_bytes_ -= subscription_cost(filter);
-        subscriptions_.remove(subscription);
+        remove_subscription(filter, subscription);
     }
     state_bytes_ -= session_cost(session.client_id, session.username);
-    counters_.subscriptions -= session.subscriptions.size();
     counters_.queued -= session.queue.size();
     counters_.queued_bytes -= session.queued_bytes;
     counters_.inflight -= session.window.size();
@@ -137,7 +135,10 @@ void Broker::State::arm(Session& session) {
 void Broker::State::session_timer(Session& session) {
     session.armed = base::kNever;
     if (session.connection == nullptr) {
-        if (session.expires <= now_.mono) return end_session(session);
+        if (session.expires <= now_.mono) {
+            ++counters_.sessions_expired;
+            return end_session(session);
+        }
         if (session.will_due <= now_.mono) {
             will_is_due(session);
             save_session(session);
@@ -163,7 +164,7 @@ void Broker::State::drop_expired(Session& session) {
         if (delivery.qos == Qos::k0) --session.queued_qos0;
         --counters_.queued;
         counters_.queued_bytes -= bytes;
-        ++counters_.dropped_expired;
+        count_dropped(session, counters_.dropped_expired);
         end_delivery(session, delivery);
         return true;
     });

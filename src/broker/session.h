@@ -36,6 +36,7 @@ struct ReceivedPublish {
 // takes them: nothing of them is kept here but where the search stands.
 struct RetainedRun {
     std::string filter;
+    bool is_sys = false;  // of $SYS: whatever is true when it is sent
     mqtt::Qos qos = mqtt::Qos::k0;
     uint32_t identifier = 0;
     uint64_t since = 0;  // what was retained later the subscription got as it was published
@@ -74,6 +75,7 @@ struct Session {
     InflightWindow window;
     Fifo<Delivery> queue;
     uint64_t queued_bytes = 0;
+    uint64_t dropped = 0;  // messages, since this broker knows the session
     // QoS 0 has its place in the queue only behind retained messages, to keep the order.
     size_t queued_qos0 = 0;
     Fifo<RetainedRun> retained;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "broker/sys_topics.h"
 #include "mqtt/topic.h"
 
 namespace pgmqtt::broker {
@@ -84,8 +85,9 @@ base::Result<SinkFilter, SinkFilterError> parse_sink_filter(ByteView text) {
     if (text.starts_with("$share/"))
         return refuse("the filter of a sink cannot be a shared subscription",
                       "Every message that matches reaches the sink once; leave $share/ out.");
-    if (mqtt::begins_with_dollar(text))
-        return refuse("the filter of a sink cannot begin with \"$\"");
+    if (mqtt::begins_with_dollar(text) && !is_sys_filter(text))
+        return refuse("the filter of a sink cannot begin with \"$\"",
+                      "Only $SYS/... has topics that begin with it.");
     SinkFilter parsed;
     std::optional<SinkFilterError> error;
     uint32_t position = 0;

@@ -12,11 +12,13 @@
 #include "broker/broker.h"
 #include "broker/connection.h"
 #include "broker/fifo.h"
+#include "broker/load_averages.h"
 #include "broker/pending.h"
 #include "broker/retained_store.h"
 #include "broker/route.h"
 #include "broker/session.h"
 #include "broker/subscription_tree.h"
+#include "broker/sys_topics.h"
 #include "broker/timer_heap.h"
 #include "mqtt/codec.h"
 
@@ -31,8 +33,12 @@ class Broker::State {
     State(const Config& config, uint64_t seed);
 
     // --- broker.cpp
-    void begin_input(Now now) { now_ = now; }
+    void begin_input(Now now) {
+        now_ = now;
+        if (load_.due(now.mono)) sample_load();
+    }
     Connection* find(ConnectionId id);
+    void configure(const Config& config);
     void set_sinks(const std::vector<SinkRoute>& routes);
     void accepted(ConnectionId id, Peer peer, Now now);
     void disconnected(ConnectionId id, Now now);
@@ -54,6 +60,8 @@ class Broker::State {
     // --- steer.cpp
     bool disconnect_client(ByteView client_id, ReasonCode reason, Now now);
     bool delete_session(ByteView client_id, Now now);
+
+    bool describe_client(uint32_t& slot, ClientRecord& client, Now now) const;
 
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
@@ -97,6 +105,12 @@ class Broker::State {
     struct Orphan {
         uint64_t share = 0;
         MessagePtr message;
+    };
+
+    // What one of the topics in $SYS says.
+    struct SysValue {
+        MessagePtr message;
+        bool told = false;  // to who subscribed before
     };
 
     // A will that is due.
@@ -143,6 +157,16 @@ class Broker::State {
                       const std::string& reason_string);
     void handle_pubrel(Connection& c, const mqtt::Pubrel& pubrel);
     void release(Session& session, uint16_t packet_id);
+
+    // --- sys_publish.cpp: $SYS
+    void sample_load();
+    base::MonoTime next_sys() const;
+    void hear_sys();
+    void hear_sys_at_once();
+    void refresh_sys();
+    void publish_sys();
+    static bool is_heard(const std::vector<Subscription*>& matches);
+    void tell(const Message& value);
 
     // --- route.cpp: a message to its receivers
     Routed route(mqtt::Publish& publish, const Origin& origin, Now now);
@@ -217,6 +241,7 @@ class Broker::State {
     void put_subscription(Session& session, const mqtt::Subscription& wanted, uint32_t identifier);
     void queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
                         uint32_t identifier);
+    void remove_subscription(ByteView filter, Subscription& subscription);
     static void forget_retained_run(Session& session, ByteView filter);
     void handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& unsubscribe);
 
@@ -280,6 +305,8 @@ class Broker::State {
     void relieve_publishers();
 
     // --- send.cpp: packets into outboxes
+    void count_publish(Connection& c, size_t payload_bytes);
+    static void count_dropped(Session& session, uint64_t& counter);
     void send(Connection& c, const mqtt::Packet& packet);
     void sent(Connection& c, size_t bytes);
     void pause(Connection& c, PauseReason reason);
@@ -317,9 +344,12 @@ class Broker::State {
     uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
     Now now_{};                   // of the current input
     Counters counters_;
+    LoadAverages load_;
+    base::MonoTime started_ = base::kNever;
     bool shutting_down_ = false;
 
     RetainedStore retained_;                                // outlives the cursors of the sessions
+    RetainedStore sys_retained_;                            // $SYS; outlives them, too
     std::vector<std::unique_ptr<Connection>> connections_;  // by slot
     std::unordered_map<std::string, std::unique_ptr<Session>, base::SeededBytesHash,
                        std::equal_to<>>
@@ -331,6 +361,9 @@ class Broker::State {
     uint64_t last_unstored_end_ = 0;
     uint64_t last_id_ = 0;  // of a session or a stored message
     SubscriptionTree subscriptions_;
+    std::vector<SysValue> sys_values_;
+    bool sys_heard_ = false;  // the timer of $SYS runs
+    base::MonoTime sys_told_at_{};
     TimerHeap<ConnectionId> timers_;
     TimerHeap<uint64_t> session_timers_;
     uint64_t assigned_ids_ = 0;

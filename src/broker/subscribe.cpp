@@ -39,8 +39,10 @@ void Broker::State::handle_subscribe(Connection& c, const mqtt::Subscribe& subsc
             save_subscription(session, wanted, static_cast<Qos>(code), identifier);
         }
         // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+        auto shared = mqtt::parse_shared_filter(wanted.filter);
+        if (is_sys_filter(shared ? shared->filter : wanted.filter)) hear_sys();
         bool retained = wanted.retain_handling == 0 || (wanted.retain_handling == 1 && is_new);
-        if (mqtt::is_shared_filter(wanted.filter)) retained = false;  // section 4.8.2
+        if (shared) retained = false;  // section 4.8.2
         if (retained) queue_retained(session, wanted, static_cast<Qos>(code), identifier);
     }
     answer(c, suback, session.persistent && changed);
@@ -92,6 +94,7 @@ void Broker::State::put_subscription(Session& session, const mqtt::Subscription&
         session.subscription_levels += mqtt::level_count(wanted.filter);
         state_bytes_ += subscription_cost(wanted.filter);
         ++counters_.subscriptions;
+        if (found->second.group != nullptr) ++counters_.shared_subscriptions;
     }
     Subscription& subscription = found->second;
     subscription.qos = wanted.qos;
@@ -100,22 +103,36 @@ void Broker::State::put_subscription(Session& session, const mqtt::Subscription&
     subscription.identifier = identifier;
 }
 
+void Broker::State::remove_subscription(ByteView filter, Subscription& subscription) {
+    state_bytes_ -= subscription_cost(filter);
+    if (subscription.group != nullptr) --counters_.shared_subscriptions;
+    --counters_.subscriptions;
+    subscriptions_.remove(subscription);
+}
+
 void Broker::State::queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
                                    uint32_t identifier) {
     forget_retained_run(session, wanted.filter);
-    if (retained_.count() == 0) return;
-    RetainedRun run;
-    run.filter = wanted.filter;
-    run.qos = granted;
-    run.identifier = identifier;
-    run.since = retained_.last_number();
-    session.retained.push_back(std::move(run));
+    auto add_run = [&](bool is_sys) {
+        RetainedRun run;
+        run.filter = wanted.filter;
+        run.is_sys = is_sys;
+        run.qos = granted;
+        run.identifier = identifier;
+        run.since = retained_.last_number();
+        session.retained.push_back(std::move(run));
+    };
+    if (retained_.count() > 0) add_run(false);
+    if (config_.sys_interval_ms > 0 && is_sys_filter(wanted.filter)) {
+        refresh_sys();
+        add_run(true);
+    }
 }
 
 // What the filter still had to come does not come any more.
 void Broker::State::forget_retained_run(Session& session, ByteView filter) {
-    for (size_t i = 0; i < session.retained.size(); ++i) {
-        if (session.retained[i].filter == filter) return session.retained.erase(i);
+    for (size_t i = session.retained.size(); i-- > 0;) {
+        if (session.retained[i].filter == filter) session.retained.erase(i);
     }
 }
 

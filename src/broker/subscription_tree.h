@@ -63,6 +63,11 @@ class SubscriptionTree {
     // Null when its last member has left.
     ShareGroup* find_group(uint64_t id) const;
 
+    // Whether a filter begins with this level, behind `$share/{name}/` or not.
+    bool has_first_level(base::ByteView level) const {
+        return tree_.find(Tree::kRoot, level, tree_.hash_level(level)) != Tree::kNone;
+    }
+
     size_t node_count() const { return tree_.node_count(); }
 
    private:

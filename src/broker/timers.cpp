@@ -8,7 +8,7 @@ namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
     return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief(),
-                     next_given_up()});
+                     next_given_up(), next_sys()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -64,6 +64,7 @@ void Broker::State::tick(Now now) {
         ++counters_.dropped_expired;
     }
     expired_.clear();
+    if (next_sys() <= now.mono) publish_sys();
     give_up_on_stuck();
     pump_waiting();
     relieve_memory();

@@ -19,12 +19,10 @@ void Broker::State::handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& u
                 record.subscription.filter = filter;
                 put(record);
             }
-            state_bytes_ -= subscription_cost(filter);
             session.subscription_levels -= found->second.levels;
-            subscriptions_.remove(found->second);
+            remove_subscription(filter, found->second);
             session.subscriptions.erase(found);
             forget_retained_run(session, filter);
-            --counters_.subscriptions;
         }
         unsuback.codes.push_back(static_cast<uint8_t>(code));  // [MQTT-3.11.3-1]
     }

@@ -12,6 +12,7 @@ extern "C" {
 #include <string>
 #include <vector>
 
+#include "base/version.h"
 #include "broker/counters.h"
 #include "mqtt/codec.h"
 #include "mqtt/topic.h"
@@ -39,7 +40,7 @@ Datum stat_broker(FunctionCallInfo fcinfo) {
     bool nulls[kLeadingColumns + kCounterCount] = {};
     pg::Shared* shared = pg::shared();
     int64_t started_at = shared->broker_started_at.load();
-    values[0] = CStringGetTextDatum("1.0");
+    values[0] = CStringGetTextDatum(base::kVersion);
     values[1] = TimestampTzGetDatum(started_at);
     nulls[1] = started_at == 0;
     values[2] = BoolGetDatum(shared->broker_listening.load());

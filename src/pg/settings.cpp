@@ -195,6 +195,9 @@ const IntSetting kInts[] = {
      "Retained messages.", nullptr},
     {"pgmqtt.max_retained_bytes", &settings.max_retained_bytes, kMegabyte, 0, MAX_KILOBYTES,
      PGC_SIGHUP, GUC_UNIT_KB, "Bytes of all retained messages together.", nullptr},
+    {"pgmqtt.sys_interval", &settings.sys_interval, 10000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+     "Time between publishes to the topics $SYS/broker/....",
+     "They are published while somebody subscribes to them; 0 turns them off."},
 };
 
 const EnumSetting kEnums[] = {

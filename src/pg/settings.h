@@ -33,6 +33,7 @@ struct Settings {
     int max_subscriptions;
     int max_retained;
     int max_retained_bytes;  // kB
+    int sys_interval;        // ms; 0 = off
     bool log_connections;
     int log_level;  // elog level
 };

@@ -87,6 +87,9 @@ struct Shared {
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 
+    // Segments of backends that wait for the broker to take them up; 0: free. See pg/inquiry.h.
+    std::atomic<uint32_t> inquiries[16];
+
     std::atomic<bool> broker_listening;
     std::atomic<bool> broker_leaving;        // says goodbye to its clients
     std::atomic<int64_t> broker_started_at;  // TimestampTz

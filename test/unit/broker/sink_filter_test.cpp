@@ -26,6 +26,8 @@ TEST(SinkFilterTest, CapturesBecomeWildcards) {
     EXPECT_EQ(filter.captures[0].level, 1u);
     EXPECT_FALSE(filter.captures[0].rest);
 
+    EXPECT_EQ(parsed("$SYS/broker/{what}").filter, "$SYS/broker/+");
+
     filter = parsed("logs/{host}/{path...}");
     EXPECT_EQ(filter.filter, "logs/+/#");
     ASSERT_EQ(filter.captures.size(), 2u);
@@ -63,7 +65,8 @@ TEST(SinkFilterTest, FaultsAreNamed) {
     EXPECT_EQ(refusal("a/#/b"), "\"a/#/b\" is not a valid topic filter");
     EXPECT_EQ(refusal("a+/b"), "\"a+/b\" is not a valid topic filter");
     EXPECT_EQ(refusal("$share/g/a"), "the filter of a sink cannot be a shared subscription");
-    EXPECT_EQ(refusal("$SYS/#"), "the filter of a sink cannot begin with \"$\"");
+    EXPECT_EQ(refusal("$SYS"), "the filter of a sink cannot begin with \"$\"");
+    EXPECT_EQ(refusal("$other/#"), "the filter of a sink cannot begin with \"$\"");
     EXPECT_EQ(refusal("a/{" + std::string(64, 'n') + "}"),
               "the name of capture \"" + std::string(64, 'n') + "\" is longer than 63 bytes");
     EXPECT_EQ(refusal(std::string(65536, 'a')).substr(0, 3), "\"aa");
