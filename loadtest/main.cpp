@@ -10,6 +10,7 @@
 
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
+#include "loadtest/postgres.h"
 #include "loadtest/summary.h"
 
 namespace pgmqtt::loadtest {
@@ -40,6 +41,16 @@ void write_json(const Options& options, const RunResult& result) {
         throw LoadError("--json " + options.json + " cannot be written; name another file");
 }
 
+void find_broker(Options& options) {
+    if (options.pg.empty() || options.broker_pid != 0) return;
+    Postgres postgres(options.pg);
+    options.broker_pid = worker_pid(postgres, "pgmqtt broker");
+    if (options.broker_pid == 0)
+        throw LoadError(
+            "--pg: no process of type 'pgmqtt broker' in pg_stat_activity; is pgmqtt in "
+            "shared_preload_libraries, and is the user a member of pg_monitor?");
+}
+
 int run(const std::vector<std::string>& arguments) {
     if (arguments.empty() || std::find(arguments.begin(), arguments.end(), "--help") !=
                                  std::find(arguments.begin(), arguments.end(), "--")) {
@@ -47,6 +58,7 @@ int run(const std::vector<std::string>& arguments) {
         return arguments.empty() ? kDidNotRun : 0;
     }
     Options options = parse_options(arguments);
+    find_broker(options);
     RunResult result = find_mode(options.mode)->run(options);
     if (!options.quiet) std::cout << summary(result) << std::flush;
     write_json(options, result);
