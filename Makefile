@@ -19,7 +19,9 @@ HARDENING = -fstack-protector-strong -fstack-clash-protection -fcf-protection -D
 WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Werror
 VISIBILITY = -fvisibility=hidden -fvisibility-inlines-hidden
 # PROFILE=1 keeps frame pointers and line tables for profile/profile.sh.
-PROFILE_FLAGS = $(if $(PROFILE),-g -fno-omit-frame-pointer)
+# (PGXS would take the same variable for compiler flags.)
+PROFILE_FLAGS := $(if $(PROFILE),-g -fno-omit-frame-pointer)
+override PROFILE :=
 
 CORE_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fno-omit-frame-pointer -D_FORTIFY_SOURCE=2 $(HARDENING) \
     $(WARNINGS) $(VISIBILITY) -Isrc -MMD -MP
