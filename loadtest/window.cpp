@@ -16,7 +16,6 @@ constexpr double kCeiling = 0.9;  // busier, and the loader itself may be what w
 SamplerOptions what_to_sample(const Options& options) {
     SamplerOptions watched;
     watched.conninfo = options.pg;
-    watched.processes.push_back({"loader", getpid()});
     if (options.pg.empty() && options.broker_pid != 0)
         watched.processes.push_back({"broker", options.broker_pid});
     return watched;
@@ -70,6 +69,23 @@ void Window::fill(RunResult& result) {
                       100 * result.loader_busiest_thread);
         result.warnings.emplace_back(text);
     }
+}
+
+BrokerSpan::BrokerSpan(int pid) : pid_(pid), began_(monotonic_now()), ended_(began_) {
+    if (pid_ != 0) before_ = process_cpu(pid_);
+}
+
+void BrokerSpan::stop() {
+    ended_ = monotonic_now();
+    if (pid_ != 0) after_ = process_cpu(pid_);
+}
+
+double BrokerSpan::seconds() const {
+    return std::max(to_seconds(ended_ - began_), 1e-9);
+}
+
+double BrokerSpan::cpu_us() const {
+    return before_ && after_ ? static_cast<double>(*after_ - *before_) / 1000 : -1;
 }
 
 RunResult new_result(const Options& options) {
