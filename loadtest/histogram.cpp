@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kBits = 10;  // of precision
 constexpr uint64_t kExact = uint64_t{1} << (kBits + 1);
-constexpr size_t kBuckets = (42 - kBits) << kBits;
+constexpr size_t kBuckets = (42 - kBits + 1) << kBits;
 
 }  // namespace
 
@@ -76,8 +76,10 @@ double Histogram::mean() const {
 
 uint64_t Histogram::percentile(double percent) const {
     if (count_ == 0) return 0;
-    double wanted = std::ceil(std::clamp(percent, 0.0, 100.0) / 100 * static_cast<double>(count_));
-    auto rank = std::max<uint64_t>(1, static_cast<uint64_t>(wanted));
+    double exact = std::clamp(percent, 0.0, 100.0) * static_cast<double>(count_) / 100;
+    // 99.9 is no binary number: what is a whole rank but for that is not rounded up.
+    double wanted = std::ceil(exact - 1e-6);
+    auto rank = std::max<uint64_t>(1, static_cast<uint64_t>(std::max(wanted, 1.0)));
     uint64_t seen = 0;
     for (size_t i = first_; i < end_; ++i) {
         seen += buckets_[i];

@@ -46,7 +46,8 @@ void TestTable::add_sink(const std::string& filter, const std::string& statement
 
 void TestTable::add_mapping(const std::string& topic, const std::string& payload, int qos) {
     postgres_.query(
-        "SELECT pgmqtt.add_mapping($1, $1::regclass, $2, $3, operations => '{insert}', qos => $4)",
+        "SELECT pgmqtt.add_mapping($1::text, $1::text::regclass, $2, $3, operations => '{insert}', "
+        "qos => $4)",
         {name_, topic, payload, std::to_string(qos)});
 }
 

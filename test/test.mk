@@ -7,7 +7,8 @@ TEST_LIBS = -lgtest -lgtest_main -lxxhash -lpthread
 
 # The floors again, under sanitizers, and of the load test what runs without a broker and a server.
 UNIT_SRCS = $(wildcard test/unit/*.cpp test/unit/*/*.cpp)
-LOADTEST_TESTED = axis histogram plot process_usage report_html sample_series
+LOADTEST_TESTED = axis histogram meter payload plot process_usage report_html sample_series \
+    stream_tracker
 UNIT_OBJS = $(CORE_SRCS:src/%.cpp=build/asan/%.o) $(UNIT_SRCS:%.cpp=build/asan/%.o) \
     $(LOADTEST_TESTED:%=build/asan/loadtest/%.o)
 
