@@ -70,7 +70,7 @@ def perf_frame(line):
         return None
     holder = short_object(match["object"])
     symbol = match["symbol"].strip()
-    symbol = UNKNOWN if symbol in ("", UNKNOWN) else short_symbol(symbol)
+    symbol = UNKNOWN if symbol in ("", UNKNOWN) or ADDRESS.match(symbol) else short_symbol(symbol)
     return f"{holder}`{symbol}".replace(";", ":")
 
 
@@ -118,7 +118,7 @@ def fold_bpftrace(lines):
             place = 0
         elif parts is None:
             continue
-        elif line.startswith(" "):
+        elif line.startswith((" ", "\t")):
             parts[place].append(bpftrace_frame(line, place == 0))
         elif line.startswith(","):
             end = re.match(r"^, (-?\d+)\]: (\d+)$", line)

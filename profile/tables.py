@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from causes import UNKNOWN, folder_of, off_cause, on_cause, split
+from causes import KERNEL, UNKNOWN, folder_of, off_cause, on_cause, split
 from flamegraph import svg_of
 from folding import fold_bpftrace, fold_perf, read_folded, write_folded
 
@@ -68,6 +68,10 @@ def is_cut(stack):
     return split(stack[0])[1] not in OUTERMOST
 
 
+def has_no_user_frame(stack):
+    return all(split(frame)[0] == KERNEL or split(frame)[1] == UNKNOWN for frame in stack)
+
+
 def percent(part, whole):
     return f"{100 * part / whole:6.2f}" if whole else "     -"
 
@@ -107,9 +111,10 @@ def heading(profile):
                      f"profile has {profile.total / 1e6:.2f} s"
                      + (" of it" if profile.half == "on" else " off it"))
     unknown = profile.share(lambda stack: split(stack[-1])[1] == UNKNOWN)
-    cut = profile.share(is_cut)
-    lines.append(f"   innermost function without a name: {unknown:.1f} %; stacks that do not reach the "
-                 f"beginning of the thread: {cut:.1f} %")
+    cut, what = profile.share(is_cut), "that do not reach the beginning of the thread"
+    if profile.half == "off":  # by frame pointers, they hardly ever do
+        cut, what = profile.share(has_no_user_frame), "without a function of user space"
+    lines.append(f"   innermost function without a name: {unknown:.1f} %; stacks {what}: {cut:.1f} %")
     if meta.get("note"):
         lines.append(f"   NOTE: {meta['note']}")
     return lines + [""]
