@@ -51,6 +51,7 @@ build/core/%.o: src/%.cpp
 	$(CXX) $(CORE_CXXFLAGS) -c -o $@ $<
 
 include test/test.mk
+include loadtest/loadtest.mk
 
 -include $(CORE_OBJS:.o=.d) $(OBJS:.o=.d)
 
@@ -65,5 +66,6 @@ help:
 	@echo 'make check-wire    a private server and real clients'
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'
+	@echo 'make loadtest      the load generator, build/loadtest'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

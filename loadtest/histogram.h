@@ -1,4 +1,5 @@
-// A log-linear histogram of durations in nanoseconds: what HdrHistogram calls three significant digits.
+// A log-linear histogram of durations in nanoseconds: what HdrHistogram calls three significant
+// digits.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,9 @@
 
 namespace pgmqtt::loadtest {
 
-// Values below 2048 are exact, above that each octave has 1024 buckets: a percentile is right to 0.1 %.
-// Histograms of threads, seconds or rounds are merged bucket by bucket; percentiles are never averaged.
+// Values below 2048 are exact, above that each octave has 1024 buckets: a percentile is right to
+// 0.1 %. Histograms of threads, seconds or rounds are merged bucket by bucket; percentiles are
+// never averaged.
 class Histogram {
    public:
     // About 73 minutes; what is above is counted as this.

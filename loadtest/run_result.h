@@ -11,7 +11,8 @@
 
 namespace pgmqtt::loadtest {
 
-// Of the whole run, from the first message to the end of the drain: these prove that nothing was lost.
+// Of the whole run, from the first message to the end of the drain: these prove that nothing was
+// lost.
 struct Counters {
     uint64_t offered = 0;       // what the pacer or the window wanted to send
     uint64_t shed = 0;          // offered, not sent: --max-inflight was reached
@@ -57,7 +58,8 @@ struct RunResult {
 
     double warmup_seconds = 0;
     double measured_seconds = 0;  // rates and CPU are of this window
-    // In the measured window. Operations are what `operation` names: "delivery", "publish", "connect".
+    // In the measured window. Operations are what `operation` names: "delivery", "publish",
+    // "connect".
     std::string operation = "delivery";
     uint64_t operations = 0;
     double operations_per_second = 0;

@@ -1,0 +1,38 @@
+// The measured window: CPU time of both sides from its beginning to its end.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "loadtest/clock.h"
+#include "loadtest/options.h"
+#include "loadtest/run_result.h"
+
+namespace pgmqtt::loadtest {
+
+class Window {
+   public:
+    void open(const Options& options);
+    void close();
+    // CPU figures of the result, whose `operations` are set; warns when the loader was the ceiling.
+    void fill(RunResult& result) const;
+    double seconds() const { return to_seconds(closed_at_ - opened_at_); }
+
+   private:
+    int broker_pid_ = 0;
+    Nanos opened_at_ = 0;
+    Nanos closed_at_ = 0;
+    std::optional<Nanos> broker_before_, broker_after_;
+    Nanos loader_before_ = 0;
+    Nanos loader_after_ = 0;
+    std::map<int, Nanos> threads_before_, threads_after_;
+};
+
+// Mode, options, start; what every result begins with.
+RunResult new_result(const Options& options);
+
+// Rates per second that follow from `operations` and the window, and errors that follow from the
+// counters: a run that lost, doubled, misordered or corrupted anything does not count.
+void judge(RunResult& result, const Options& options);
+
+}  // namespace pgmqtt::loadtest
