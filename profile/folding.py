@@ -9,7 +9,7 @@ SAMPLE = re.compile(r"^(?P<comm>\S.*?)\s+(?P<tid>\d+)(?:/\d+)?\s+(?:\[\d+\]\s+)?
                     r"(?P<period>\d+)\s+\S+:")
 FRAME = re.compile(r"^\s+[0-9a-f]+\s+(?P<symbol>.*?)\s+\((?P<object>[^()]*(?:\(deleted\))?)\)\s*$")
 OFFSET = re.compile(r"\+(0x[0-9a-f]+|\d+)$")
-ADDRESS = re.compile(r"^(0x)?[0-9a-f]+$")
+ADDRESS = re.compile(r"^0x[0-9a-f]+$")
 BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
 MAX_DEPTH = 200  # of a folded stack: what lies in between is left out
 

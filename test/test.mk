@@ -114,4 +114,8 @@ check-crash: all
 lint:
 	$(PYTEST) -rP test/lint
 
+.PHONY: check-profile
+check-profile:
+	$(PYTEST) test/profile
+
 -include $(UNIT_OBJS:.o=.d)
