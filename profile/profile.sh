@@ -90,13 +90,15 @@ is_ours() {
 }
 
 find_process() {
-    local found=() one
+    local found=() all one
     if [ -n "$pid" ]; then
         [ -d "/proc/$pid" ] || fail "there is no process $pid"
         return
     fi
-    for one in $(pgrep -f -- "$pattern" || true); do
-        [ "$one" = "$BASHPID" ] || is_ours "$one" || found+=("$one")
+    # exec: a waiting subshell would have the pattern in its arguments, too.
+    mapfile -t all < <(exec pgrep -f -- "$pattern")
+    for one in "${all[@]}"; do
+        is_ours "$one" || found+=("$one")
     done
     case ${#found[@]} in
         0) fail "no process has \"$pattern\" in its title: is the server running, and preloads it pgmqtt?" ;;

@@ -48,12 +48,18 @@ class Profile:
     def by_folder(self):
         return self.by(folder_of)
 
+    def innermost(self, stack):
+        """Off the CPU, all are in the scheduler: there it is the function of user space that waits."""
+        if self.half == "off":
+            return next((frame for frame in reversed(stack) if split(frame)[0] != KERNEL), stack[-1])
+        return stack[-1]
+
     def by_function(self):
         """(self, inclusive): a function that is in a stack twice counts once."""
         own, inclusive = Counter(), Counter()
         for stack, weight in self.folded.items():
             share = weight / 1000 / self.seconds
-            own[stack[-1]] += share
+            own[self.innermost(stack)] += share
             for frame in set(stack):
                 inclusive[frame] += share
         return own, inclusive
