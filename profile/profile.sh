@@ -214,10 +214,17 @@ off_by_bpftrace() {
         fail "bpftrace saw nothing: try --off-by sampling"
     }
     if grep -q 'failed to look up' "$folder/bpftrace.log"; then
-        note="bpftrace could not print all stacks: times are too low. Try --off-by sampling. "
+        note="bpftrace could not print some stacks: if CPU and off-CPU time together are much less than \
+the duration, use --off-by sampling. "
     fi
-    "$python" "$here/tables.py" fold off "$folder/off.txt" "$folder/off.folded"
-    rm -f "$folder/off.txt"
+    # It leaves some names of templates and lambdas as the linker has them.
+    if command -v c++filt >/dev/null; then
+        c++filt <"$folder/off.txt" >"$folder/off.names"
+    else
+        cp "$folder/off.txt" "$folder/off.names"
+    fi
+    "$python" "$here/tables.py" fold off "$folder/off.names" "$folder/off.folded"
+    rm -f "$folder/off.txt" "$folder/off.names"
 }
 
 off_by_sampling() {

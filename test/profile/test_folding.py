@@ -115,4 +115,4 @@ def test_the_fallback_sees_a_process_sleep():
         sleeper.kill()
         sleeper.wait()
     assert sum(folded.values()) > 100_000
-    assert set(sums(folded, off_cause)) <= {"[sleep]", "[other]"}
+    assert set(sums(folded, off_cause)) <= {"[sleep]", "[other]", "[preempted]"}
