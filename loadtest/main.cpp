@@ -11,6 +11,7 @@
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
 #include "loadtest/postgres.h"
+#include "loadtest/report_html.h"
 #include "loadtest/summary.h"
 
 namespace pgmqtt::loadtest {
@@ -51,6 +52,12 @@ void find_broker(Options& options) {
             "shared_preload_libraries, and is the user a member of pg_monitor?");
 }
 
+void write_report(const Options& options, const RunResult& result) {
+    if (options.html.empty()) return;
+    if (std::string fault = write_html(result, options.html); !fault.empty())
+        throw LoadError("--html " + options.html + ": " + fault + "; name another file");
+}
+
 int run(const std::vector<std::string>& arguments) {
     if (arguments.empty() || std::find(arguments.begin(), arguments.end(), "--help") !=
                                  std::find(arguments.begin(), arguments.end(), "--")) {
@@ -62,6 +69,7 @@ int run(const std::vector<std::string>& arguments) {
     RunResult result = find_mode(options.mode)->run(options);
     if (!options.quiet) std::cout << summary(result) << std::flush;
     write_json(options, result);
+    write_report(options, result);
     return result.ok() ? 0 : kDoesNotCount;
 }
 

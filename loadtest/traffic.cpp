@@ -18,7 +18,7 @@ namespace {
 class Run {
    public:
     explicit Run(const Options& options)
-        : options_(options), table_(options.threads), gate_(options.threads) {
+        : options_(options), table_(options.threads), gate_(options.threads), window_(options) {
         for (uint32_t i = 0; i < options.threads; ++i)
             parties_.push_back(std::make_unique<Party>(options_, i));
     }
@@ -68,7 +68,7 @@ class Run {
     }
 
     void measure(Party& party, uint32_t index) {
-        if (index == 0) window_.open(options_);
+        if (index == 0) window_.open();
         // A thread that got no CPU leaves the warmup late.
         Nanos begin = std::max(start_ + from_seconds(options_.warmup), monotonic_now());
         Counters then = party.meter.counters;

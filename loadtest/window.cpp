@@ -13,10 +13,24 @@ namespace {
 
 constexpr double kCeiling = 0.9;  // busier, and the loader itself may be what was measured
 
+SamplerOptions what_to_sample(const Options& options) {
+    SamplerOptions watched;
+    watched.conninfo = options.pg;
+    watched.processes.push_back({"loader", getpid()});
+    if (options.pg.empty() && options.broker_pid != 0)
+        watched.processes.push_back({"broker", options.broker_pid});
+    return watched;
+}
+
 }  // namespace
 
-void Window::open(const Options& options) {
-    broker_pid_ = options.broker_pid;
+Window::Window(const Options& options)
+    : broker_pid_(options.broker_pid), sampler_(what_to_sample(options)) {
+    sampler_.start();
+}
+
+void Window::open() {
+    sampler_.mark_measured();
     if (broker_pid_ != 0) broker_before_ = process_cpu(broker_pid_);
     threads_before_ = own_threads_cpu();
     loader_before_ = read_clock(CLOCK_PROCESS_CPUTIME_ID);
@@ -30,7 +44,9 @@ void Window::close() {
     threads_after_ = own_threads_cpu();
 }
 
-void Window::fill(RunResult& result) const {
+void Window::fill(RunResult& result) {
+    sampler_.stop();
+    result.samples = sampler_.series();
     double span = std::max(1.0, static_cast<double>(closed_at_ - opened_at_));
     auto operations = static_cast<double>(std::max<uint64_t>(1, result.operations));
     result.broker_pid = broker_pid_;

@@ -7,19 +7,25 @@
 #include "loadtest/clock.h"
 #include "loadtest/options.h"
 #include "loadtest/run_result.h"
+#include "loadtest/sampler.h"
 
 namespace pgmqtt::loadtest {
 
 class Window {
    public:
-    void open(const Options& options);
+    // Sampling begins here: warmup and drain are seen, too.
+    explicit Window(const Options& options);
+
+    void open();
     void close();
-    // CPU figures of the result, whose `operations` are set; warns when the loader was the ceiling.
-    void fill(RunResult& result) const;
+    // CPU figures of the result, whose `operations` are set, and the samples, which end here; warns
+    // when the loader was the ceiling.
+    void fill(RunResult& result);
     double seconds() const { return to_seconds(closed_at_ - opened_at_); }
 
    private:
-    int broker_pid_ = 0;
+    int broker_pid_;
+    Sampler sampler_;
     Nanos opened_at_ = 0;
     Nanos closed_at_ = 0;
     std::optional<Nanos> broker_before_, broker_after_;
