@@ -16,7 +16,6 @@ constexpr double kCeiling = 0.9;  // busier, and the loader itself may be what w
 SamplerOptions what_to_sample(const Options& options) {
     SamplerOptions watched;
     watched.conninfo = options.pg;
-    watched.processes.push_back({"loader", getpid()});
     if (options.pg.empty() && options.broker_pid != 0)
         watched.processes.push_back({"broker", options.broker_pid});
     return watched;

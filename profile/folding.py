@@ -11,6 +11,7 @@ FRAME = re.compile(r"^\s+[0-9a-f]+\s+(?P<symbol>.*?)\s+\((?P<object>[^()]*(?:\(d
 OFFSET = re.compile(r"\+(0x[0-9a-f]+|\d+)$")
 ADDRESS = re.compile(r"^0x[0-9a-f]+$")
 BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
+WORKER_STARTS = {"postgres`StartBackgroundWorker", "postgres`BackgroundWorkerMain"}
 MAX_DEPTH = 200  # of a folded stack: what lies in between is left out
 
 
@@ -75,7 +76,12 @@ def perf_frame(line):
 
 
 def bounded(stack):
-    """The outermost and the innermost frames of a stack that is too deep (recursion)."""
+    """Without the postmaster's frames below a worker, which is started from a signal handler up to
+    version 15; and of a stack that is too deep (recursion) the outermost and the innermost frames."""
+    for place, frame in enumerate(stack):
+        if frame in WORKER_STARTS:
+            stack = stack[place:]
+            break
     half = MAX_DEPTH // 2
     return tuple(stack if len(stack) <= MAX_DEPTH else [*stack[:half], *stack[-half:]])
 

@@ -12,6 +12,7 @@
 #   --label NAME         the profile goes to build/profile/NAME (profile)
 #   --frequency HZ       of on-CPU samples (499)
 #   --call-graph KIND    dwarf (whole stacks) or fp (cheaper; ends where code has no frame pointers)
+#   --keep yes|no        perf's own data, hundreds of MB a minute, for perf report (no)
 #   --off-by TOOL        bpftrace or sampling; by default bpftrace where it works
 # Build with `make clean && make PROFILE=1` and install that. Needs root, linux-perf, and for exact
 # off-CPU times bpftrace.
@@ -20,7 +21,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-python3}
 pattern="pgmqtt broker" pid="" mode=both duration=60 warmup=2 workload="" label=profile
-frequency=499 call_graph=dwarf off_by=""
+frequency=499 call_graph=dwarf keep=no off_by=""
 stack_bytes=16384
 profiles=$(dirname "$here")/build/profile
 workload_pid=""
@@ -54,6 +55,7 @@ read_options() {
             --label) label=$2 ;;
             --frequency) frequency=$2 ;;
             --call-graph) call_graph=$2 ;;
+            --keep) keep=$2 ;;
             --off-by) off_by=$2 ;;
             *) fail "there is no option $1; --help lists them" ;;
         esac
@@ -64,6 +66,7 @@ read_options() {
     [[ $warmup =~ ^[0-9]+$ ]] || fail "--warmup is a number of seconds"
     is_number "$frequency" && [ "$frequency" -le 4000 ] || fail "--frequency is 1 to 4000 Hz"
     [[ $call_graph =~ ^(dwarf|fp)$ ]] || fail "--call-graph is dwarf or fp, not $call_graph"
+    [[ $keep =~ ^(yes|no)$ ]] || fail "--keep is yes or no, not $keep"
     [[ $off_by =~ ^(|bpftrace|sampling)$ ]] || fail "--off-by is bpftrace or sampling, not $off_by"
     [[ $label =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] ||
         fail "--label becomes the name of a folder: letters, digits, dot, dash and underscore"
@@ -188,6 +191,7 @@ profile_on() {
     "$python" "$here/tables.py" fold on "$folder/on.txt" "$folder/on.folded"
     write_meta on "$seconds" "$used" "perf cpu-clock at $frequency Hz, $call_graph stacks" "$lost"
     rm -f "$folder/on.txt"
+    [ "$keep" = yes ] || rm -f "$folder/on.data"
 }
 
 # bpftrace wants to see the tracepoints; mounting them is all that is changed on this machine.

@@ -15,7 +15,7 @@ from folding import fold_bpftrace, fold_perf, read_folded, write_folded
 
 FUNCTIONS = 30  # rows of a table of functions
 OUTERMOST = {"_start", "main", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone",
-             "clone3", "__clone3", "ret_from_fork", "entry_SYSCALL_64_after_hwframe"}
+             "clone3", "__clone3", "ret_from_fork", "StartBackgroundWorker", "BackgroundWorkerMain"}
 NAMES = {"on": "on-CPU", "off": "off-CPU"}
 
 

@@ -83,6 +83,13 @@ def test_names_are_short(long, short):
     assert short_symbol(long) == short
 
 
+def test_a_worker_begins_where_the_postmaster_starts_it():
+    lines = ["x 1 1.0: 1000 cpu-clock:\n"] + [
+        f"\t1 {name} (/bin/postgres)\n" for name in ("turn", "StartBackgroundWorker", "ServerLoop", "main")]
+    (stack,) = fold_perf(lines)
+    assert stack == ("postgres`StartBackgroundWorker", "postgres`turn")
+
+
 def test_recursion_is_bounded():
     lines = ["x 1 1.0: 1000 cpu-clock:\n"] + [f"\t1 f{i} (/bin/x)\n" for i in range(5000)] + ["\n"]
     (stack,) = fold_perf(lines)
