@@ -45,6 +45,15 @@ def test_calls_count_for_the_folder_that_makes_them():
     assert sums(perf(), folder_of) == {"pgmqtt::net": 2004, "pgmqtt::broker": 4008, "[other]": 2004}
 
 
+def test_a_statement_counts_for_the_feature_that_runs_it():
+    stack = ("pgmqtt.so`pgmqtt::workers::run", "pgmqtt.so`pgmqtt::store::Store::write",
+             "pgmqtt.so`pgmqtt::pg::Statement::execute", "postgres`SPI_execute_plan")
+    assert folder_of(stack) == "pgmqtt::store" and on_cause(stack) == "postgres"
+    assert on_cause(stack[:-1]) == "pgmqtt::pg"
+    assert folder_of(("pgmqtt.so`pgmqtt::workers::run", "pgmqtt.so`pgmqtt::pg::WaitSet::wait")) == \
+        "pgmqtt::pg"
+
+
 def test_off_cpu_causes():
     folded = bpftrace()
     assert sums(folded, off_cause) == {"[preempted]": 41, "[epoll]": 4_000_000, "[fsync]": 900_000,
