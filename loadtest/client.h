@@ -67,6 +67,8 @@ class Client {
     // False if `inflight` (or the broker's Receive Maximum) is reached: nothing was sent then.
     virtual bool publish(base::ByteView topic, base::ByteView payload, uint8_t qos, bool retain,
                          uint64_t token) = 0;
+    // publish() with QoS 1 and 2 would not be refused for its number in flight.
+    virtual bool has_room() const = 0;
     // Bytes that wait for the socket.
     virtual size_t backlog() const = 0;
     // DISCONNECT, then close. No callbacks afterwards.

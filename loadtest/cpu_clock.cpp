@@ -60,8 +60,11 @@ std::optional<uint64_t> process_memory(int pid) {
     std::string folder = "/proc/" + std::to_string(pid);
     std::ifstream rollup(folder + "/smaps_rollup");
     std::string line;
+    uint64_t own = 0;
     while (std::getline(rollup, line))
-        if (line.starts_with("Pss:")) return std::stoull(line.substr(4)) * 1024;
+        if (line.starts_with("Private_Clean:") || line.starts_with("Private_Dirty:"))
+            own += std::stoull(line.substr(line.find(':') + 1)) * 1024;
+    if (own != 0) return own;
     std::ifstream statm(folder + "/statm");
     uint64_t size = 0, resident = 0;
     if (!(statm >> size >> resident)) return std::nullopt;

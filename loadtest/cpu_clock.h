@@ -17,7 +17,7 @@ std::map<int, Nanos> own_threads_cpu();
 // The most that one thread added between the two.
 Nanos busiest_thread(const std::map<int, Nanos>& before, const std::map<int, Nanos>& after);
 
-// Bytes of the process that are its own (Pss where readable: shared memory counts once), or
+// Bytes that the process shares with nobody; where that cannot be read, its resident set.
 // nothing.
 std::optional<uint64_t> process_memory(int pid);
 

@@ -59,8 +59,8 @@ void write_report(const Options& options, const RunResult& result) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-    if (arguments.empty() || std::find(arguments.begin(), arguments.end(), "--help") !=
-                                 std::find(arguments.begin(), arguments.end(), "--")) {
+    auto workload = std::find(arguments.begin(), arguments.end(), "--");
+    if (arguments.empty() || std::find(arguments.begin(), workload, "--help") != workload) {
         std::cout << help_text(arguments.empty() ? "" : arguments[0]);
         return arguments.empty() ? kDidNotRun : 0;
     }

@@ -223,6 +223,12 @@ std::vector<Option> options_of(const std::string& mode) {
     return all;
 }
 
+bool is_of_workload(const Option& option) {
+    std::string_view name = option.name;
+    return std::string_view(option.modes).empty() && name != "--json" && name != "--html" &&
+           name != "--label" && name != "--quiet";
+}
+
 void check(Options& options) {
     if (options.payload_size < 32 || options.payload_size > 256'000'000)
         throw LoadError("--payload-size must be 32 to 256000000: the stamp needs 32 bytes");
@@ -250,10 +256,14 @@ Options parse_options(const std::vector<std::string>& arguments) {
     std::random_device random;
     options.run = random();
     std::vector<Option> known = options_of(options.mode);
+    std::vector<std::string> passed_on;
     for (size_t i = 1; i < arguments.size(); ++i) {
         if (arguments[i] == "--" && options.mode == "compare") {
             options.compared.assign(arguments.begin() + static_cast<ptrdiff_t>(i) + 1,
                                     arguments.end());
+            if (!options.compared.empty())
+                options.compared.insert(options.compared.begin() + 1, passed_on.begin(),
+                                        passed_on.end());
             break;
         }
         auto option = std::find_if(known.begin(), known.end(),
@@ -264,6 +274,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
         bool has_argument = *option->argument != '\0';
         if (has_argument && i + 1 == arguments.size())
             throw LoadError(arguments[i] + " needs " + option->argument);
+        if (options.mode == "compare" && is_of_workload(*option)) {
+            passed_on.push_back(arguments[i]);
+            if (has_argument) passed_on.push_back(arguments[i + 1]);
+        }
         option->set(options, has_argument ? arguments[++i] : "");
     }
     check(options);

@@ -71,7 +71,8 @@ struct Options {
     int peer_pid = 0;
     std::string peer_label = "peer";
     uint32_t rounds = 5;
-    std::vector<std::string> compared;  // the mode and its options, behind --
+    // The mode and its options, behind --, with what stood before -- and is not of compare itself.
+    std::vector<std::string> compared;
 
     // Output
     std::string json;

@@ -200,10 +200,6 @@ bool PahoClient::publish(base::ByteView topic, base::ByteView payload, uint8_t q
     return true;
 }
 
-size_t PahoClient::backlog() const {
-    return unwritten_;
-}
-
 void PahoClient::on_events(uint32_t) {
     // A client that one of them closes gets no more.
     for (PahoEvent& event : inbox_->take()) {

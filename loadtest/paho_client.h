@@ -23,7 +23,8 @@ class PahoClient final : public Client, Watched {
     void subscribe(const std::vector<std::string>& filters, uint8_t qos) override;
     bool publish(base::ByteView topic, base::ByteView payload, uint8_t qos, bool retain,
                  uint64_t token) override;
-    size_t backlog() const override;
+    bool has_room() const override { return in_flight_ < limit_; }
+    size_t backlog() const override { return unwritten_; }
     void disconnect() override;
     void close() override;
 

@@ -24,6 +24,7 @@ class RawClient final : public Client, Watched, Flushed {
     void subscribe(const std::vector<std::string>& filters, uint8_t qos) override;
     bool publish(base::ByteView topic, base::ByteView payload, uint8_t qos, bool retain,
                  uint64_t token) override;
+    bool has_room() const override { return !in_flight_.full(); }
     size_t backlog() const override { return out_.size(); }
     void disconnect() override;
     void close() override;

@@ -88,7 +88,7 @@ uint64_t Publisher::credit(const Options& options) const {
         uint64_t most = options.acknowledgement_window();
         credit = std::min(credit, most > unanswered ? most - unanswered : 0);
     }
-    return credit;
+    return std::min(credit, limit_ - sent_);
 }
 
 void Publisher::fill(Nanos now, const Options& options) {

@@ -44,6 +44,8 @@ class Publisher final : ClientEvents {
     void fill(Nanos now, const Options& options);
     // One message, windows or not; false if the client's own limit was reached.
     bool publish(Nanos scheduled);
+    // It sends so many and no more.
+    void stop_at(uint64_t messages) { limit_ = messages; }
     void delivered() {
         ++delivered_;
         became_ready();
@@ -86,6 +88,7 @@ class Publisher final : ClientEvents {
     std::vector<std::string> topics_;
     size_t next_topic_ = 0;
     Payload payload_;
+    uint64_t limit_ = UINT64_MAX;
     uint64_t sent_ = 0;
     uint64_t acknowledged_ = 0;
     uint64_t refused_ = 0;

@@ -71,6 +71,23 @@ void Window::fill(RunResult& result) {
     }
 }
 
+BrokerSpan::BrokerSpan(int pid) : pid_(pid), began_(monotonic_now()), ended_(began_) {
+    if (pid_ != 0) before_ = process_cpu(pid_);
+}
+
+void BrokerSpan::stop() {
+    ended_ = monotonic_now();
+    if (pid_ != 0) after_ = process_cpu(pid_);
+}
+
+double BrokerSpan::seconds() const {
+    return std::max(to_seconds(ended_ - began_), 1e-9);
+}
+
+double BrokerSpan::cpu_us() const {
+    return before_ && after_ ? static_cast<double>(*after_ - *before_) / 1000 : -1;
+}
+
 RunResult new_result(const Options& options) {
     RunResult result;
     result.label = options.label;

@@ -34,6 +34,21 @@ class Window {
     std::map<int, Nanos> threads_before_, threads_after_;
 };
 
+// CPU time of the broker over a part of a run.
+class BrokerSpan {
+   public:
+    explicit BrokerSpan(int pid);
+    void stop();
+    double seconds() const;
+    // Negative without a process.
+    double cpu_us() const;
+
+   private:
+    int pid_;
+    Nanos began_, ended_;
+    std::optional<Nanos> before_, after_;
+};
+
 // Mode, options, start; what every result begins with.
 RunResult new_result(const Options& options);
 
