@@ -67,5 +67,6 @@ help:
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'
 	@echo 'make loadtest      the load generator, build/loadtest'
+	@echo 'make check-profile  the folding and drawing of profiles'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

@@ -262,7 +262,7 @@ std::string latency_table(const std::vector<NamedHistogram>& histograms) {
         rows.push_back({name, exact(h.count()), duration(h.min()), duration(h.percentile(50)),
                         duration(h.percentile(90)), duration(h.percentile(99)),
                         duration(h.percentile(99.9)), duration(h.percentile(99.99)),
-                        duration(h.max()), number("%.1f us", h.mean() / 1e3)});
+                        duration(h.max()), duration(static_cast<uint64_t>(h.mean()))});
     }
     return table("Latency in the measured window",
                  {"", "count", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"}, rows);

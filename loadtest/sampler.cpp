@@ -100,6 +100,11 @@ void Sampler::take(milliseconds patience) {
 void Sampler::keep(Sample sample, bool missed) {
     const std::lock_guard lock(mutex_);
     auto& samples = series_.samples;
+    // The last one comes when it comes: over a short time, rates would be noise. Counters lose
+    // nothing.
+    const std::chrono::duration<double> interval = interval_;
+    if (!missed && samples.size() > 1 && sample.t - samples.back().t < interval.count() / 2)
+        samples.pop_back();
     samples.push_back(std::move(sample));
     if (missed) {
         ++series_.missed;

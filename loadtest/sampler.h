@@ -22,6 +22,7 @@ struct WatchedProcess {
     int pid = 0;
 };
 
+// The process that samples is always among them, as "loader".
 struct SamplerOptions {
     std::string conninfo;  // of the PostgreSQL to watch, on this machine; empty: none
     std::vector<WatchedProcess> processes;

@@ -8,6 +8,7 @@ import re
 
 KERNEL = "kernel"
 UNKNOWN = "[unknown]"
+FEATURES = {"store", "sink", "cdc", "auth", "functions"}
 FOLDER = re.compile(r"\bpgmqtt::(\w+)::")
 
 # The order matters: a write that waits inside a sync is [fsync], not [disk-io].
@@ -82,8 +83,8 @@ def off_cause(stack):
     return cause or "[other]"
 
 
-def folder_of(stack):
-    """The folder of src/ whose code is innermost: what its calls below cost is its own."""
+def innermost_folder(stack):
+    """The folder of src/ whose code is innermost, or the object where there is none."""
     for frame in reversed(stack):
         match = FOLDER.search(split(frame)[1])
         if match:
@@ -93,6 +94,18 @@ def folder_of(stack):
         if holder not in (KERNEL, UNKNOWN) and not holder.startswith(("lib", "[", "ld-")):
             return holder
     return KERNEL if stack and split(stack[-1])[0] == KERNEL else "[other]"
+
+
+def folder_of(stack):
+    """The folder that a stack is to be counted for: what its calls below cost is its own. pg/ is how
+    features reach PostgreSQL, so it is the feature that asked."""
+    innermost = innermost_folder(stack)
+    if innermost == "pgmqtt::pg":
+        for frame in reversed(stack):
+            match = FOLDER.search(split(frame)[1])
+            if match and match[1] in FEATURES:
+                return f"pgmqtt::{match[1]}"
+    return innermost
 
 
 def on_cause(stack):
@@ -109,4 +122,4 @@ def on_cause(stack):
             return cause
     if holder == "postgres":
         return "postgres-wal" if WAL.match(symbol) else "postgres"
-    return folder_of(stack)
+    return innermost_folder(stack)

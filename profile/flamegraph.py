@@ -114,16 +114,17 @@ def svg_of(folded, title):
            f'</text>']
     for frame, row, x, width, weight in frames:
         holder, symbol = split(frame)
+        name = symbol.removeprefix("pgmqtt::")
         left, wide = x * WIDTH, width * WIDTH
         top = height - 8 - (row + 1) * ROW
         share = 100 * weight / root.weight if root.weight else 0
         tip = f"{symbol} ({holder}) {duration(weight)}, {share:.2f} %"
         out.append(
             f'<g class="f" data-x="{x:.8f}" data-w="{width:.8f}" data-r="{row}" '
-            f'data-n="{escape(symbol)}"><title>{escape(tip)}</title>'
+            f'data-n="{escape(name)}"><title>{escape(tip)}</title>'
             f'<rect x="{left:.2f}" y="{top}" width="{max(wide - 0.4, 0.2):.2f}" height="{ROW - 1}" '
             f'fill="{color_of(frame)}" rx="1"/><text x="{left + 3:.2f}" y="{top + 12}">'
-            f'{escape(shortened(symbol, wide))}</text></g>')
+            f'{escape(shortened(name, wide))}</text></g>')
     script = SCRIPT.replace("WIDTH", str(WIDTH)).replace("LETTER", str(LETTER))
     out.append(f"<script><![CDATA[{script}]]></script></svg>\n")
     return "\n".join(out)

@@ -9,8 +9,9 @@ SAMPLE = re.compile(r"^(?P<comm>\S.*?)\s+(?P<tid>\d+)(?:/\d+)?\s+(?:\[\d+\]\s+)?
                     r"(?P<period>\d+)\s+\S+:")
 FRAME = re.compile(r"^\s+[0-9a-f]+\s+(?P<symbol>.*?)\s+\((?P<object>[^()]*(?:\(deleted\))?)\)\s*$")
 OFFSET = re.compile(r"\+(0x[0-9a-f]+|\d+)$")
-ADDRESS = re.compile(r"^(0x)?[0-9a-f]+$")
+ADDRESS = re.compile(r"^0x[0-9a-f]+$")
 BRACKETS = {"(": ")", "<": ">", "[": "]", "{": "}"}
+WORKER_STARTS = {"postgres`StartBackgroundWorker", "postgres`BackgroundWorkerMain"}
 MAX_DEPTH = 200  # of a folded stack: what lies in between is left out
 
 
@@ -70,12 +71,17 @@ def perf_frame(line):
         return None
     holder = short_object(match["object"])
     symbol = match["symbol"].strip()
-    symbol = UNKNOWN if symbol in ("", UNKNOWN) else short_symbol(symbol)
+    symbol = UNKNOWN if symbol in ("", UNKNOWN) or ADDRESS.match(symbol) else short_symbol(symbol)
     return f"{holder}`{symbol}".replace(";", ":")
 
 
 def bounded(stack):
-    """The outermost and the innermost frames of a stack that is too deep (recursion)."""
+    """Without the postmaster's frames below a worker, which is started from a signal handler up to
+    version 15; and of a stack that is too deep (recursion) the outermost and the innermost frames."""
+    for place, frame in enumerate(stack):
+        if frame in WORKER_STARTS:
+            stack = stack[place:]
+            break
     half = MAX_DEPTH // 2
     return tuple(stack if len(stack) <= MAX_DEPTH else [*stack[:half], *stack[-half:]])
 
@@ -118,7 +124,7 @@ def fold_bpftrace(lines):
             place = 0
         elif parts is None:
             continue
-        elif line.startswith(" "):
+        elif line.startswith((" ", "\t")):
             parts[place].append(bpftrace_frame(line, place == 0))
         elif line.startswith(","):
             end = re.match(r"^, (-?\d+)\]: (\d+)$", line)

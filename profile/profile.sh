@@ -12,6 +12,7 @@
 #   --label NAME         the profile goes to build/profile/NAME (profile)
 #   --frequency HZ       of on-CPU samples (499)
 #   --call-graph KIND    dwarf (whole stacks) or fp (cheaper; ends where code has no frame pointers)
+#   --keep yes|no        perf's own data, hundreds of MB a minute, for perf report (no)
 #   --off-by TOOL        bpftrace or sampling; by default bpftrace where it works
 # Build with `make clean && make PROFILE=1` and install that. Needs root, linux-perf, and for exact
 # off-CPU times bpftrace.
@@ -20,9 +21,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-python3}
 pattern="pgmqtt broker" pid="" mode=both duration=60 warmup=2 workload="" label=profile
-frequency=499 call_graph=dwarf off_by=""
+frequency=499 call_graph=dwarf keep=no off_by=""
 stack_bytes=16384
-profiles=$here/../build/profile
+profiles=$(dirname "$here")/build/profile
 workload_pid=""
 
 fail() {
@@ -54,6 +55,7 @@ read_options() {
             --label) label=$2 ;;
             --frequency) frequency=$2 ;;
             --call-graph) call_graph=$2 ;;
+            --keep) keep=$2 ;;
             --off-by) off_by=$2 ;;
             *) fail "there is no option $1; --help lists them" ;;
         esac
@@ -64,6 +66,7 @@ read_options() {
     [[ $warmup =~ ^[0-9]+$ ]] || fail "--warmup is a number of seconds"
     is_number "$frequency" && [ "$frequency" -le 4000 ] || fail "--frequency is 1 to 4000 Hz"
     [[ $call_graph =~ ^(dwarf|fp)$ ]] || fail "--call-graph is dwarf or fp, not $call_graph"
+    [[ $keep =~ ^(yes|no)$ ]] || fail "--keep is yes or no, not $keep"
     [[ $off_by =~ ^(|bpftrace|sampling)$ ]] || fail "--off-by is bpftrace or sampling, not $off_by"
     [[ $label =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]*$ ]] ||
         fail "--label becomes the name of a folder: letters, digits, dot, dash and underscore"
@@ -90,13 +93,15 @@ is_ours() {
 }
 
 find_process() {
-    local found=() one
+    local found=() all one
     if [ -n "$pid" ]; then
         [ -d "/proc/$pid" ] || fail "there is no process $pid"
         return
     fi
-    for one in $(pgrep -f -- "$pattern" || true); do
-        [ "$one" = "$BASHPID" ] || is_ours "$one" || found+=("$one")
+    # exec: a waiting subshell would have the pattern in its arguments, too.
+    mapfile -t all < <(exec pgrep -f -- "$pattern")
+    for one in "${all[@]}"; do
+        is_ours "$one" || found+=("$one")
     done
     case ${#found[@]} in
         0) fail "no process has \"$pattern\" in its title: is the server running, and preloads it pgmqtt?" ;;
@@ -128,6 +133,11 @@ end_workload() {
     [ -n "$workload_pid" ] || return 0
     if kill -0 "$workload_pid" 2>/dev/null; then
         kill -TERM -- "-$workload_pid" 2>/dev/null || true
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            kill -0 -- "-$workload_pid" 2>/dev/null || break
+            sleep 0.2
+        done
+        kill -KILL -- "-$workload_pid" 2>/dev/null || true
     else
         workload_note="the workload had ended before the profile did: make it longer than warm-up and \
 duration. "
@@ -140,11 +150,14 @@ trap 'exit 130' INT TERM
 
 # ---- measuring ----
 
-# CPU of all threads, in seconds.
-cpu_seconds() {
-    local ticks
-    ticks=$(sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }')
-    awk -v ticks="$ticks" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", ticks / hz }'
+# Seconds since boot and CPU ticks of all threads, read at both ends of what is measured.
+look='read -r at _ </proc/uptime; read -r line <"/proc/$0/stat"; echo "$at ${line##*) }"'
+
+# between FIRST_LOOK SECOND_LOOK: "SECONDS CPU_SECONDS"
+between() {
+    printf '%s\n%s\n' "$1" "$2" | awk -v hz="$(getconf CLK_TCK)" '
+        NR == 1 { at = $1; ticks = $13 + $14 }
+        NR == 2 { printf "%.2f %.2f", $1 - at, ($13 + $14 - ticks) / hz }'
 }
 
 # write_meta HALF SECONDS CPU_SECONDS TOOL NOTE
@@ -153,23 +166,23 @@ write_meta() {
         "$workload_note$5" "$pid" "$workload" >"$folder/$1.meta"
 }
 
-now() { date +%s.%N; }
-minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a - b }'; }
-
 profile_on() {
-    local graph=$call_graph began cpu seconds used lost
+    local graph=$call_graph looks seconds used lost
     command -v perf >/dev/null || fail "perf is missing: apt-get install linux-perf"
     [ "$graph" = dwarf ] && graph=dwarf,$stack_bytes
     start_workload on
     echo "on-CPU: process $pid for $duration s"
-    began=$(now) cpu=$(cpu_seconds)
+    # perf counts from the start of this command to its end.
     perf record -q -e cpu-clock -F "$frequency" --call-graph "$graph" -p "$pid" \
-        -o "$folder/on.data" -- sleep "$duration" >"$folder/perf.log" 2>&1 || {
+        -o "$folder/on.data" -- bash -c "$look; sleep $duration; $look" "$pid" \
+        >"$folder/looks" 2>"$folder/perf.log" || {
         cat "$folder/perf.log" >&2
         fail "perf record failed: it needs root, or kernel.perf_event_paranoid at -1"
     }
-    seconds=$(minus "$(now)" "$began") used=$(minus "$(cpu_seconds)" "$cpu")
     end_workload
+    mapfile -t looks <"$folder/looks"
+    read -r seconds used < <(between "${looks[@]}" && echo)
+    rm -f "$folder/looks"
     # Inlined functions would need a look into the line tables for each frame: minutes of it.
     perf script --no-inline -i "$folder/on.data" -F comm,tid,time,period,event,ip,sym,dso \
         >"$folder/on.txt" 2>>"$folder/perf.log" || fail "perf script failed: see $folder/perf.log"
@@ -178,6 +191,7 @@ profile_on() {
     "$python" "$here/tables.py" fold on "$folder/on.txt" "$folder/on.folded"
     write_meta on "$seconds" "$used" "perf cpu-clock at $frequency Hz, $call_graph stacks" "$lost"
     rm -f "$folder/on.txt"
+    [ "$keep" = yes ] || rm -f "$folder/on.data"
 }
 
 # bpftrace wants to see the tracepoints; mounting them is all that is changed on this machine.
@@ -193,34 +207,49 @@ can_trace() {
 
 off_by_bpftrace() {
     ulimit -l unlimited 2>/dev/null || true
-    # The time limit is bpftrace's own interrupt: it prints what it has.
-    BPFTRACE_MAP_KEYS_MAX=16384 timeout -s INT -k 20 "$duration" \
-        bpftrace -o "$folder/off.txt" "$here/off_cpu.bt" "$pid" >"$folder/bpftrace.log" 2>&1 || true
-    grep -q '^@off\[' "$folder/off.txt" || {
+    # bpftrace 0.17 closes its own maps when it drops a cache of symbols: then most stacks are missing.
+    BPFTRACE_CACHE_USER_SYMBOLS=1 BPFTRACE_MAP_KEYS_MAX=16384 timeout -s INT -k 20 $((duration + 120)) \
+        bpftrace -o "$folder/off.txt" "$here/off_cpu.bt" "$pid" "$duration" \
+        >"$folder/bpftrace.log" 2>&1 || true
+    seconds=$(awk '/^wall_ns/ { print $2 / 1e9 }' "$folder/off.txt")
+    used=$(awk '/^cpu_ns/ { print $2 / 1e9 }' "$folder/off.txt")
+    { [ -n "$seconds" ] && grep -q '^@off\[' "$folder/off.txt"; } || {
         tail -n 5 "$folder/bpftrace.log" >&2
         fail "bpftrace saw nothing: try --off-by sampling"
     }
-    "$python" "$here/tables.py" fold off "$folder/off.txt" "$folder/off.folded"
+    if grep -q 'failed to look up' "$folder/bpftrace.log"; then
+        note="bpftrace could not print some stacks: if CPU and off-CPU time together are much less than \
+the duration, use --off-by sampling. "
+    fi
+    # It leaves some names of templates and lambdas as the linker has them.
+    if command -v c++filt >/dev/null; then
+        c++filt <"$folder/off.txt" >"$folder/off.names"
+    else
+        cp "$folder/off.txt" "$folder/off.names"
+    fi
+    "$python" "$here/tables.py" fold off "$folder/off.names" "$folder/off.folded"
+    rm -f "$folder/off.txt" "$folder/off.names"
+}
+
+off_by_sampling() {
+    local first second
+    first=$(bash -c "$look" "$pid")
+    "$python" "$here/wait_sampler.py" "$pid" "$duration" >"$folder/off.folded"
+    second=$(bash -c "$look" "$pid") || fail "process $pid ended while it was profiled"
+    read -r seconds used < <(between "$first" "$second" && echo)
 }
 
 profile_off() {
-    local reason="" note="" tool=bpftrace began cpu seconds used
+    local reason="" note="" tool="bpftrace on sched_switch" seconds used
     if [ "$off_by" != sampling ] && ! can_trace; then
         [ -z "$off_by" ] || fail "$reason"
         off_by=sampling
         note="$reason: waits are sampled 100 times a second instead, short ones by chance only. "
     fi
+    [ "$off_by" = bpftrace ] || [ -z "$off_by" ] || tool="samples of /proc (stack, wchan, syscall)"
     start_workload off
     echo "off-CPU: process $pid for $duration s"
-    began=$(now) cpu=$(cpu_seconds)
-    if [ "$off_by" = sampling ]; then
-        tool="samples of /proc (stack, wchan, syscall), no user stacks"
-        "$python" "$here/wait_sampler.py" "$pid" "$duration" >"$folder/off.folded"
-    else
-        tool="bpftrace on sched_switch"
-        off_by_bpftrace
-    fi
-    seconds=$(minus "$(now)" "$began") used=$(minus "$(cpu_seconds)" "$cpu")
+    "off_by_${off_by:-bpftrace}"
     end_workload
     write_meta off "$seconds" "$used" "$tool" "$note"
 }

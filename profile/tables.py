@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from causes import UNKNOWN, folder_of, off_cause, on_cause, split
+from causes import KERNEL, UNKNOWN, folder_of, off_cause, on_cause, split
 from flamegraph import svg_of
 from folding import fold_bpftrace, fold_perf, read_folded, write_folded
 
 FUNCTIONS = 30  # rows of a table of functions
 OUTERMOST = {"_start", "main", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone",
-             "clone3", "__clone3", "ret_from_fork", "entry_SYSCALL_64_after_hwframe"}
+             "clone3", "__clone3", "ret_from_fork", "StartBackgroundWorker", "BackgroundWorkerMain"}
 NAMES = {"on": "on-CPU", "off": "off-CPU"}
 
 
@@ -48,12 +48,18 @@ class Profile:
     def by_folder(self):
         return self.by(folder_of)
 
+    def innermost(self, stack):
+        """Off the CPU, all are in the scheduler: there it is the function of user space that waits."""
+        if self.half == "off":
+            return next((frame for frame in reversed(stack) if split(frame)[0] != KERNEL), stack[-1])
+        return stack[-1]
+
     def by_function(self):
         """(self, inclusive): a function that is in a stack twice counts once."""
         own, inclusive = Counter(), Counter()
         for stack, weight in self.folded.items():
             share = weight / 1000 / self.seconds
-            own[stack[-1]] += share
+            own[self.innermost(stack)] += share
             for frame in set(stack):
                 inclusive[frame] += share
         return own, inclusive
@@ -66,6 +72,10 @@ class Profile:
 def is_cut(stack):
     """The unwinder did not reach the beginning of the thread."""
     return split(stack[0])[1] not in OUTERMOST
+
+
+def has_no_user_frame(stack):
+    return all(split(frame)[0] == KERNEL or split(frame)[1] == UNKNOWN for frame in stack)
 
 
 def percent(part, whole):
@@ -107,9 +117,10 @@ def heading(profile):
                      f"profile has {profile.total / 1e6:.2f} s"
                      + (" of it" if profile.half == "on" else " off it"))
     unknown = profile.share(lambda stack: split(stack[-1])[1] == UNKNOWN)
-    cut = profile.share(is_cut)
-    lines.append(f"   innermost function without a name: {unknown:.1f} %; stacks that do not reach the "
-                 f"beginning of the thread: {cut:.1f} %")
+    cut, what = profile.share(is_cut), "that do not reach the beginning of the thread"
+    if profile.half == "off":  # by frame pointers, they hardly ever do
+        cut, what = profile.share(has_no_user_frame), "without a function of user space"
+    lines.append(f"   innermost function without a name: {unknown:.1f} %; stacks {what}: {cut:.1f} %")
     if meta.get("note"):
         lines.append(f"   NOTE: {meta['note']}")
     return lines + [""]

@@ -1,5 +1,6 @@
 """The fallback where bpftrace cannot run: looks at /proc many times a second and notes where the threads
 of a process sleep. What is shorter than the interval is seen by chance only, and user stacks not at all.
+How long they waited for a CPU is the kernel's own sum.
 
     python3 profile/wait_sampler.py PID SECONDS > off.folded
 """
@@ -67,9 +68,20 @@ def sample(pid):
             yield where(read(f"{thread}/stack"), read(f"{thread}/wchan"), read(f"{thread}/syscall"))
 
 
+def run_delays(pid):
+    """By thread, the nanoseconds that it was ready to run and had no CPU."""
+    delays = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        numbers = read(f"/proc/{pid}/task/{tid}/schedstat").split()
+        if len(numbers) == 3:
+            delays[tid] = int(numbers[1])
+    return delays
+
+
 def sample_for(pid, seconds):
     folded, last = Counter(), time.monotonic()
     end = last + seconds
+    before = run_delays(pid)
     while last < end:
         time.sleep(INTERVAL)
         now = time.monotonic()
@@ -80,6 +92,9 @@ def sample_for(pid, seconds):
             sys.stderr.write(f"process {pid} ended while it was looked at\n")
             break
         last = now
+    else:
+        folded[(f"{KERNEL}`[preempted]",)] += sum(
+            (delay - before.get(tid, 0)) / 1000 for tid, delay in run_delays(pid).items())
     return folded
 
 

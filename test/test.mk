@@ -63,7 +63,7 @@ build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_OBJS)
 
 -include $(FUZZ_OBJS:.o=.d)
 
-build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv)
+build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv test/fuzz/corpus/*.hex)
 	rm -rf $@
 	python3 test/fuzz/corpus.py test/packets $@
 
@@ -75,6 +75,16 @@ fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
 	        build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
 	done
 
+# The fewest inputs that reach what the corpus under build/ reaches, into test/fuzz/corpus/.
+.PHONY: fuzz-corpus
+fuzz-corpus: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
+	set -e; for target in $(FUZZ_TARGETS); do \
+	    rm -rf build/fuzz/kept; mkdir -p build/fuzz/kept; \
+	    build/fuzz/$${target}_fuzz -set_cover_merge=1 -use_counters=0 -max_len=400 \
+	        build/fuzz/kept build/fuzz/corpus/$$target build/fuzz/seeds/$$target; \
+	    python3 test/fuzz/corpus.py --keep $$target build/fuzz/kept; \
+	done
+
 # Measurements, for people: numbers on a shared machine prove nothing to CI. Needs
 # libbenchmark-dev.
 BENCH_CXXFLAGS = -std=c++20 -O2 -g $(WARNINGS) -Isrc
@@ -84,9 +94,14 @@ build/bench/%_bench: test/bench/%_bench.cpp $(CORE_SRCS) $(wildcard src/*/*.h)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(wildcard src/broker/*_tree.cpp src/mqtt/topic.cpp \
 	    src/mqtt/utf8.cpp) -lbenchmark -lxxhash -lpthread
 
+build/bench/broker_bench: test/bench/broker_bench.cpp $(CORE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(CORE_LIB) -lbenchmark -lxxhash -lpthread
+
 .PHONY: bench
-bench: build/bench/matching_bench
+bench: build/bench/matching_bench build/bench/broker_bench
 	build/bench/matching_bench
+	build/bench/broker_bench
 
 # The boundary with PostgreSQL, in a module of its own that is preloaded in place of pgmqtt.
 BOUNDARY_OBJS = $(patsubst %.cpp,%.o,$(wildcard test/boundary/*.cpp)) src/workers/main.o \
@@ -114,5 +129,9 @@ check-crash: all
 
 lint:
 	$(PYTEST) -rP test/lint
+
+.PHONY: check-profile
+check-profile:
+	$(PYTEST) test/profile
 
 -include $(UNIT_OBJS:.o=.d)

@@ -30,7 +30,7 @@ constexpr milliseconds kListenRetry{2000};
 constexpr milliseconds kRoutesRetry{1000};
 constexpr milliseconds kStorePatience{10000};
 // Checking a password takes milliseconds: a storm of log-ins must not starve who is connected.
-constexpr size_t kAuthenticationsPerTurn = 2;
+constexpr size_t kPasswordsPerTurn = 2;
 
 uint64_t random_seed() {
     uint64_t seed = 0;
@@ -222,9 +222,11 @@ void BrokerLoop::receive_cdc() {
 }
 
 void BrokerLoop::authenticate_some() {
-    for (size_t i = 0; i < kAuthenticationsPerTurn && !authentications_.empty(); ++i) {
+    size_t passwords = 0;
+    while (!authentications_.empty() && passwords < kPasswordsPerTurn) {
         broker::AuthRequest request = std::move(authentications_.front());
         authentications_.pop_front();
+        if (request.has_username) ++passwords;
         broker_.authenticated(request.connection, auth::authenticate(request), now_);
     }
 }

@@ -2,10 +2,23 @@
 """corpus.py TABLES OUT: seeds for the fuzz targets from test/packets/*.tsv.
 
 OUT/decode has a file for each packet, led by the byte decode_fuzz.cpp reads; OUT/frame has a stream
-for each table and sender. OUT/broker has courses of events as broker_fuzz.cpp reads them.
+for each table and sender. OUT/broker has courses of events as broker_fuzz.cpp reads them. What the
+fuzzer found on its own is in test/fuzz/corpus/TARGET.hex.
+
+corpus.py --keep TARGET FOLDER: writes that file from the inputs in FOLDER.
 """
 import pathlib
 import sys
+
+FOUND = pathlib.Path(__file__).parent / "corpus"
+
+if sys.argv[1] == "--keep":
+    target, folder = sys.argv[2], pathlib.Path(sys.argv[3])
+    inputs = sorted((path.read_bytes() for path in folder.iterdir()), key=lambda i: (len(i), i))
+    (FOUND / f"{target}.hex").write_text(
+        f"# Inputs of {target}_fuzz.cpp, one a line: make fuzz-corpus FUZZ_TARGETS={target}\n"
+        + "".join(each.hex() + "\n" for each in inputs))
+    sys.exit()
 
 VERSIONS = {"3.1": 0, "3.1.1": 1, "5.0": 2}
 SERVER = 4
@@ -42,3 +55,9 @@ COURSES = {
 for name, steps in COURSES.items():
     seed = b"".join(bytes(step) for step in CONNECTS + steps)
     (out / "broker" / name).write_bytes(seed)
+
+for found in FOUND.glob("*.hex"):
+    (out / found.stem).mkdir(parents=True, exist_ok=True)
+    for number, line in enumerate(found.read_text().splitlines()):
+        if not line.startswith("#"):
+            (out / found.stem / f"found_{number}").write_bytes(bytes.fromhex(line))

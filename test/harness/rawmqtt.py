@@ -3,6 +3,7 @@
 It sends what it is told, right or wrong, and returns the packets it gets as they came.
 """
 
+import json
 import socket
 import struct
 import time
@@ -178,9 +179,18 @@ class RawClient:
             self.send_ack(PUBCOMP, packet.packet_id)
         return packet
 
+    def message(self):
+        """The next PUBLISH packet, accepted."""
+        return self.accept(self.expect(PUBLISH))
+
+    def json_message(self):
+        """Its topic, and what its payload says."""
+        packet = self.message()
+        return packet.topic, json.loads(packet.payload)
+
     def messages(self, count):
         """The next PUBLISH packets, each accepted."""
-        return [self.accept(self.expect(PUBLISH)) for _ in range(count)]
+        return [self.message() for _ in range(count)]
 
     def until_ping(self):
         """The packets that come before the answer to a PINGREQ."""

@@ -141,3 +141,12 @@ def raw(broker):
     yield connect
     for client in opened:
         client.close()
+
+
+@pytest.fixture
+def sub(raw, topic):
+    """Subscribed to all under `topic` with QoS 1."""
+    client = raw()
+    client.connect()
+    assert client.subscribe(f"{topic}/#", 1).codes == b"\x01"
+    return client

@@ -1,30 +1,8 @@
 """What a changed row looks like as a message: unchanged TOAST, keys, partitions, DDL, TRUNCATE."""
 
-import json
-
 import pytest
 
 BIG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i)"  # does not compress
-
-
-@pytest.fixture
-def sub(raw, topic):
-    client = raw()
-    client.connect()
-    client.subscribe(f"{topic}/#", 1)
-    return client
-
-
-def receive(client):
-    packet = client.expect(3)
-    if packet.qos:
-        client.puback(packet.packet_id)
-    return packet
-
-
-def receive_json(client):
-    packet = receive(client)
-    return packet.topic, json.loads(packet.payload)
 
 
 @pytest.fixture
@@ -39,34 +17,34 @@ def mapped(server, topic, name):
 
 
 def test_an_unchanged_toasted_column_is_absent_not_null(server, sub, topic, mapped):
-    assert len(receive_json(sub)[1]["big"]) == 9600
+    assert len(sub.json_message()[1]["big"]) == 9600
     server.psql(f"UPDATE {mapped} SET n = 2")
-    assert receive_json(sub) == (f"{topic}/UPDATE", {"id": 1, "n": 2})
+    assert sub.json_message() == (f"{topic}/UPDATE", {"id": 1, "n": 2})
     server.psql(f"UPDATE {mapped} SET big = NULL")
-    assert receive_json(sub) == (f"{topic}/UPDATE", {"id": 1, "n": 2, "big": None})
+    assert sub.json_message() == (f"{topic}/UPDATE", {"id": 1, "n": 2, "big": None})
 
 
 def test_with_replica_identity_full_it_comes_from_the_old_row(server, sub, topic, mapped):
-    receive(sub)
+    sub.message()
     server.psql(f"ALTER TABLE {mapped} REPLICA IDENTITY FULL; UPDATE {mapped} SET n = 2")
-    updated, row = receive_json(sub)
+    updated, row = sub.json_message()
     assert (updated, row["n"], len(row["big"])) == (f"{topic}/UPDATE", 2, 9600)
 
 
 def test_expressions_can_ask_what_is_absent(server, sub, topic, mapped):
-    receive(sub)
+    sub.message()
     server.psql(f"""
         SELECT pgmqtt.drop_mapping('{mapped}');
         SELECT pgmqtt.add_mapping('{mapped}', '{mapped}', $$'{topic}/x'$$,
             payload => $$jsonb_build_array(new.big, absent)$$);
         UPDATE {mapped} SET n = 3""")
-    assert receive_json(sub) == (f"{topic}/x", [None, ["big"]])
+    assert sub.json_message() == (f"{topic}/x", [None, ["big"]])
 
 
 def test_delete_shows_the_key_and_nothing_it_does_not_know(server, sub, topic, mapped):
-    receive(sub)
+    sub.message()
     server.psql(f"DELETE FROM {mapped}")
-    assert receive_json(sub) == (f"{topic}/DELETE", {"id": 1})
+    assert sub.json_message() == (f"{topic}/DELETE", {"id": 1})
 
 
 def test_old_is_there_when_the_key_changes(server, sub, topic, name):
@@ -77,8 +55,8 @@ def test_old_is_there_when_the_key_changes(server, sub, topic, name):
         INSERT INTO {name} VALUES (1, 1);
         UPDATE {name} SET v = 2;
         UPDATE {name} SET id = 2""")
-    assert receive_json(sub)[1] == [None, 1, 2]
-    assert receive_json(sub)[1] == [1, 2, 2]
+    assert sub.json_message()[1] == [None, 1, 2]
+    assert sub.json_message()[1] == [1, 2, 2]
 
 
 def test_partitions_publish_as_their_root(server, sub, topic, name):
@@ -96,11 +74,11 @@ def test_partitions_publish_as_their_root(server, sub, topic, name):
         ALTER TABLE {name} DETACH PARTITION {name}_b;
         INSERT INTO {name}_b (v, part, id) VALUES ('after', 'b', 9);
         INSERT INTO {name} VALUES (4, 'a', 'z')""")
-    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 2, "part": "a", "v": "x"})
-    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 3, "part": "b", "v": "y"})
-    assert receive_json(sub) == (f"{topic}/DELETE", {"id": 2, "part": "a"})
-    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 2, "part": "b", "v": "x"})
-    assert receive_json(sub) == (f"{topic}/INSERT", {"id": 4, "part": "a", "v": "z"})
+    assert sub.json_message() == (f"{topic}/INSERT", {"id": 2, "part": "a", "v": "x"})
+    assert sub.json_message() == (f"{topic}/INSERT", {"id": 3, "part": "b", "v": "y"})
+    assert sub.json_message() == (f"{topic}/DELETE", {"id": 2, "part": "a"})
+    assert sub.json_message() == (f"{topic}/INSERT", {"id": 2, "part": "b", "v": "x"})
+    assert sub.json_message() == (f"{topic}/INSERT", {"id": 4, "part": "a", "v": "z"})
 
 
 def test_rows_written_in_the_transaction_that_attaches_them(server, sub, topic, name):
@@ -114,7 +92,7 @@ def test_rows_written_in_the_transaction_that_attaches_them(server, sub, topic, 
         ALTER TABLE {name} ATTACH PARTITION {name}_1 FOR VALUES IN (1);
         INSERT INTO {name} VALUES (1);
         COMMIT""")
-    assert receive(sub).topic == f"{topic}/1"
+    assert sub.message().topic == f"{topic}/1"
     sub.expect_nothing_before_ping()
 
 
@@ -125,7 +103,7 @@ def test_truncate_is_one_message(server, sub, topic, name):
             operations => '{{truncate}}');
         INSERT INTO {name} VALUES (1), (2);
         TRUNCATE {name}""")
-    assert receive(sub).topic == f"{topic}/TRUNCATE"
+    assert sub.message().topic == f"{topic}/TRUNCATE"
     sub.expect_nothing_before_ping()
 
 
@@ -144,7 +122,7 @@ def test_ddl_between_writes(server, sub, topic, name):
         ALTER TABLE {name} DROP COLUMN w;
         INSERT INTO {name} VALUES (4, 40);
         COMMIT""")
-    rows = [receive_json(sub)[1] for _ in range(4)]
+    rows = [sub.json_message()[1] for _ in range(4)]
     assert rows == [{"id": 1, "value": 10}, {"id": 2, "value": 20}, {"id": 3, "value": 5000000000},
                     {"id": 4, "value": 40}]
 
@@ -156,14 +134,14 @@ def test_a_mapping_that_lost_its_column_stops_alone_and_visibly(server, sub, top
         SELECT pgmqtt.add_mapping('{name}b', '{name}', $$'{topic}/id'$$, $$new.id::text$$);
         ALTER TABLE {name} DROP COLUMN v;
         INSERT INTO {name} VALUES (1), (2)""")
-    assert [receive(sub).payload for _ in range(2)] == [b"1", b"2"]
+    assert [sub.message().payload for _ in range(2)] == [b"1", b"2"]
     status = server.psql(f"SELECT status, message, errors FROM pgmqtt.mappings WHERE name = '{name}'")
     assert status == "error|column new.v does not exist|2"
     letters = server.psql(f"SELECT count(*), min(sqlstate) FROM pgmqtt.dead_letter"
                           f" WHERE name = '{name}'")
     assert letters == "1|42703", "one letter per transaction"
     server.psql(f"ALTER TABLE {name} ADD COLUMN v int DEFAULT 7; INSERT INTO {name} VALUES (3)")
-    assert sorted(receive(sub).payload for _ in range(2)) == [b"3", b"7"]
+    assert sorted(sub.message().payload for _ in range(2)) == [b"3", b"7"]
     assert server.psql(f"SELECT status FROM pgmqtt.mappings WHERE name = '{name}'") == "streaming"
 
 
@@ -180,7 +158,7 @@ def test_a_dropped_table_does_not_stop_the_others(server, sub, topic, name):
         COMMIT;
         CREATE TABLE {name} (id int PRIMARY KEY);
         INSERT INTO {name} VALUES (2);""")
-    assert receive(sub).topic == f"{topic}/b"
+    assert sub.message().topic == f"{topic}/b"
     sub.expect_nothing_before_ping()
     status = server.psql(f"SELECT status, message FROM pgmqtt.mappings WHERE name = '{name}'")
     assert status.startswith("error|the source table")
@@ -194,7 +172,7 @@ def test_names_that_need_quotes(server, sub, topic, name):
         SELECT pgmqtt.add_mapping('{name}', '"S {name}"."T''x"',
             $$'{topic}/' || coalesce(new."A b", old."A b")$$);
         INSERT INTO "S {name}"."T'x" VALUES (5, 'n')""")
-    assert receive_json(sub) == (f"{topic}/5", {"A b": 5, "new": "n"})
+    assert sub.json_message() == (f"{topic}/5", {"A b": 5, "new": "n"})
 
 
 def test_sub_selects_see_the_row_and_the_present(server, sub, topic, name):
@@ -206,7 +184,7 @@ def test_sub_selects_see_the_row_and_the_present(server, sub, topic, name):
             payload => $$(SELECT label FROM {name}_names n WHERE n.id = new.id) || '/' ||
                          (SELECT count(*) FROM {name} WHERE v = new.v)$$);
         INSERT INTO {name} VALUES (1, 1);""")
-    assert receive(sub).payload == b"one/1"
+    assert sub.message().payload == b"one/1"
 
 
 def test_op_lsn_xid_commit_ts(server, sub, topic, name):
@@ -217,7 +195,7 @@ def test_op_lsn_xid_commit_ts(server, sub, topic, name):
             payload => $$jsonb_build_array(xid = new.xid, commit_ts >= new.at,
                                            lsn <= pg_current_wal_flush_lsn(), op)$$);
         INSERT INTO {name} VALUES (1)""")
-    assert receive_json(sub)[1] == [True, True, True, "INSERT"]
+    assert sub.json_message()[1] == [True, True, True, "INSERT"]
 
 
 def test_properties(server, raw, topic, name):
@@ -242,7 +220,7 @@ def test_savepoints_and_rollbacks_publish_what_was_committed(server, sub, topic,
         ROLLBACK TO a; INSERT INTO {name} VALUES (3); COMMIT;
         BEGIN; INSERT INTO {name} VALUES (4); ROLLBACK;
         SET synchronous_commit = off; INSERT INTO {name} VALUES (5);""")
-    assert [receive(sub).payload for _ in range(3)] == [b"1", b"3", b"5"]
+    assert [sub.message().payload for _ in range(3)] == [b"1", b"3", b"5"]
 
 
 def test_bad_topics_are_dead_letters(server, sub, topic, name):
@@ -251,7 +229,7 @@ def test_bad_topics_are_dead_letters(server, sub, topic, name):
         SELECT pgmqtt.add_mapping('{name}', '{name}', 'new.t');
         INSERT INTO {name} VALUES ('{topic}/+'), (''), (NULL), ('$SYS/x'), (repeat('x', 65536)),
             ('{topic}/good')""")
-    assert receive(sub).topic == f"{topic}/good"
+    assert sub.message().topic == f"{topic}/good"
     assert server.psql(f"SELECT string_agg(left(message, 17), '|' ORDER BY id) FROM"
                        f" pgmqtt.dead_letter WHERE name = '{name}'") == \
         "topic contains a |topic is empty|topic is NULL|topic begins with|topic of 65536 by"
@@ -271,7 +249,7 @@ def test_a_commit_that_ends_with_its_page_is_no_trouble(server, sub, topic, name
     def insert(length):
         before = position()
         cursor.execute(f"INSERT INTO {name} VALUES (repeat('x', %s))", (length,))
-        assert receive(sub).payload == b"x" * length
+        assert sub.message().payload == b"x" * length
         return position() - before
 
     def ends_with_a_page():
@@ -296,4 +274,4 @@ def test_on_conflict_into_unmapped_tables_does_not_stop_the_stream(server, sub, 
         server.psql(f"INSERT INTO {name}_other VALUES ({n}, 'b')"
                     " ON CONFLICT (k) DO UPDATE SET v = excluded.v")
     server.psql(f"INSERT INTO {name} VALUES ('after')")
-    assert receive(sub).payload == b"after"
+    assert sub.message().payload == b"after"

@@ -66,7 +66,7 @@ def test_slot_creation_says_whom_it_waits_for(own):
 
     # The worker ends at once, and the slot it was making is gone.
     os.kill(worker_pid(own), signal.SIGTERM)
-    own.wait_for(lambda: own.psql(f"SELECT status FROM pgmqtt.mappings") == "starting", "it is back")
+    own.wait_for(lambda: own.psql("SELECT status FROM pgmqtt.mappings") == "starting", "it is back")
     # So it does when nobody wants the slot any more.
     own.psql("SELECT pgmqtt.drop_mapping('a')")
     own.wait_for(lambda: slots(own) == "", "no slot is being made", 3)

@@ -5,26 +5,6 @@ import json
 import pytest
 
 
-@pytest.fixture
-def sub(raw, topic):
-    client = raw()
-    client.connect()
-    client.subscribe(f"{topic}/#", 1)
-    return client
-
-
-def receive(client):
-    packet = client.expect(3)
-    if packet.qos:
-        client.puback(packet.packet_id)
-    return packet
-
-
-def receive_json(client):
-    packet = receive(client)
-    return packet.topic, json.loads(packet.payload)
-
-
 def wait_until_decoded(server):
     """The slot has passed all that is committed now."""
     now = server.psql("SELECT pg_current_wal_flush_lsn()")
@@ -41,9 +21,9 @@ def test_insert_update_delete(server, sub, topic, name):
         INSERT INTO {name} VALUES (1, 'a');
         UPDATE {name} SET v = 'b' WHERE id = 1;
         DELETE FROM {name} WHERE id = 1;""")
-    assert receive_json(sub) == (f"{topic}/insert/1", {"id": 1, "v": "a"})
-    assert receive_json(sub) == (f"{topic}/update/1", {"id": 1, "v": "b"})
-    deleted, old = receive_json(sub)
+    assert sub.json_message() == (f"{topic}/insert/1", {"id": 1, "v": "a"})
+    assert sub.json_message() == (f"{topic}/update/1", {"id": 1, "v": "b"})
+    deleted, old = sub.json_message()
     assert (deleted, old["id"]) == (f"{topic}/delete/1", 1)
 
 
@@ -54,7 +34,7 @@ def test_the_default_payload_is_typed_json(server, sub, topic, name):
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/r'$$);
         INSERT INTO {name} VALUES (1, 12345678901234567890.5, 1.5, true, 'it''s', '2026-01-02T03:04Z',
                                    '{{"k": [1, null]}}', '{{1,NULL}}', NULL);""")
-    packet = receive(sub)
+    packet = sub.message()
     row = json.loads(packet.payload)
     assert row.pop("at").startswith("2026-01-0")
     assert row == {"id": 1, "n": 12345678901234567890.5, "f": 1.5, "b": True, "t": "it's",
@@ -69,7 +49,7 @@ def test_expressions_make_topic_and_payload(server, sub, topic, name):
             payload => $$jsonb_build_object('f', new.celsius * 9 / 5 + 32)$$,
             filter => $$new.celsius > 0$$);
         INSERT INTO {name} VALUES ('cold', -5), ('unknown', NULL), ('warm', 20);""")
-    assert receive_json(sub) == (f"{topic}/warm", {"f": 68}), "the filter drops false and NULL"
+    assert sub.json_message() == (f"{topic}/warm", {"f": 68}), "the filter drops false and NULL"
     sub.expect_nothing_before_ping()
 
 
@@ -79,7 +59,7 @@ def test_operations_are_chosen(server, sub, topic, name):
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || op$$,
             operations => '{{delete}}');
         INSERT INTO {name} VALUES (1); DELETE FROM {name};""")
-    assert receive(sub).topic == f"{topic}/DELETE"
+    assert sub.message().topic == f"{topic}/DELETE"
 
 
 def test_order_is_commit_order_and_statement_order(server, sub, topic, name):
@@ -93,7 +73,7 @@ def test_order_is_commit_order_and_statement_order(server, sub, topic, name):
         second.cursor().execute(f"INSERT INTO {name} VALUES ({value})")
     second.commit()
     first.commit()
-    assert [receive(sub).payload for _ in range(5)] == [b"1", b"2", b"3", b"4", b"5"]
+    assert [sub.message().payload for _ in range(5)] == [b"1", b"2", b"3", b"4", b"5"]
     for session in (first, second):
         session.close()
 
@@ -106,7 +86,7 @@ def test_a_retained_mapping_keeps_the_row_and_delete_clears_it(server, sub, raw,
             payload => $$CASE WHEN op <> 'DELETE' THEN new.v END$$, retain => true);
         INSERT INTO {name} VALUES (1, 'kept'), (2, 'gone');
         DELETE FROM {name} WHERE id = 2;""")
-    assert [receive(sub).payload for _ in range(3)] == [b"kept", b"gone", b""]
+    assert [sub.message().payload for _ in range(3)] == [b"kept", b"gone", b""]
     late = raw()
     late.connect()
     late.subscribe(f"{topic}/#")
@@ -120,7 +100,7 @@ def test_a_row_that_fails_is_a_dead_letter_and_the_others_go_on(server, sub, top
         CREATE TABLE {name} (v int);
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/r'$$, $$(10 / new.v)::text$$);
         INSERT INTO {name} VALUES (1), (0), (2);""")
-    assert [receive(sub).payload for _ in range(2)] == [b"10", b"5"]
+    assert [sub.message().payload for _ in range(2)] == [b"10", b"5"]
     letter = server.wait_for(lambda: server.psql(
         f"SELECT source, sqlstate FROM pgmqtt.dead_letter WHERE name = '{name}'"), "a dead letter")
     assert letter == "mapping|22012"
@@ -145,14 +125,14 @@ def test_drop_and_disable_stop_publishing(server, sub, topic, name):
         CREATE TABLE {name} (v text);
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/r'$$, $$new.v$$);
         INSERT INTO {name} VALUES ('on');""")
-    assert receive(sub).payload == b"on"
+    assert sub.message().payload == b"on"
     server.psql(f"SELECT pgmqtt.alter_mapping('{name}', false); INSERT INTO {name} VALUES ('off')")
     wait_until_decoded(server)
     server.psql(f"SELECT pgmqtt.alter_mapping('{name}', true); INSERT INTO {name} VALUES ('again')")
-    assert receive(sub).payload == b"again"
+    assert sub.message().payload == b"again"
     server.psql(f"SELECT pgmqtt.drop_mapping('{name}'); INSERT INTO {name} VALUES ('dropped');"
                 f"SELECT pgmqtt.publish('{topic}/end', 'end'::text)")
-    assert receive(sub).payload == b"end"
+    assert sub.message().payload == b"end"
 
 
 def test_a_transaction_of_100000_rows_is_complete(server, sub, topic, name):
@@ -161,7 +141,7 @@ def test_a_transaction_of_100000_rows_is_complete(server, sub, topic, name):
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/r'$$, $$new.v::text$$, qos => 0);
         INSERT INTO {name} SELECT generate_series(1, 100000);""")
     for n in range(1, 100001):
-        assert receive(sub).payload == str(n).encode()
+        assert sub.message().payload == str(n).encode()
 
 
 def test_mapped_rows_survive_kill_9(new_server, topic, name):

@@ -6,27 +6,8 @@ import psycopg2
 import pytest
 
 
-@pytest.fixture
-def sub(raw, topic):
-    """Subscribed to all under `topic` with QoS 1."""
-    client = raw()
-    client.connect()
-    assert client.subscribe(f"{topic}/#", 1).codes == b"\x01"
-    return client
-
-
-def received(client, count):
-    got = []
-    while len(got) < count:
-        packet = client.expect(3)
-        if packet.qos:
-            client.puback(packet.packet_id)
-        got.append(packet)
-    return got
-
-
 def payloads(client, count):
-    return [packet.payload.decode() for packet in received(client, count)]
+    return [packet.payload.decode() for packet in client.messages(count)]
 
 
 def test_commit_delivers_in_call_order(server, sub, topic):
@@ -47,7 +28,7 @@ def test_rollback_delivers_nothing(server, sub, topic, name):
                   f"SELECT pgmqtt.publish('{topic}/call', 'x'::text, 1);")
     server.psql(f"BEGIN; {statements} ROLLBACK;")
     server.psql(f"BEGIN; {statements} COMMIT;")
-    topics = {packet.topic for packet in received(sub, 2)}
+    topics = {packet.topic for packet in sub.messages(2)}
     assert topics == {f"{topic}/row", f"{topic}/call"}, "once each: from the COMMIT"
     sub.expect_nothing_before_ping()
 
@@ -95,7 +76,7 @@ def test_payload_types(server, sub, topic):
         SELECT pgmqtt.publish('{topic}/a', '{{"a": 1}}'::jsonb);
         SELECT pgmqtt.publish('{topic}/a', NULL::text);
         SELECT pgmqtt.publish('{topic}/a', repeat('x', 9000)::text);""")
-    text, binary, json_, empty, long = (packet.payload for packet in received(sub, 5))
+    text, binary, json_, empty, long = (packet.payload for packet in sub.messages(5))
     assert (text, binary, empty, long) == (b"text", b"\x00\xff", b"", b"x" * 9000)
     assert json.loads(json_) == {"a": 1}
 
@@ -104,7 +85,7 @@ def test_qos_retain_and_properties_arrive(server, sub, raw, topic):
     server.psql(f"""SELECT pgmqtt.publish('{topic}/a', 'x'::text, 1, true,
         '{{"content_type": "text/plain", "response_topic": "r", "correlation_data": "c",
            "payload_format_indicator": 1, "user_properties": {{"k": ["1", "2"]}}}}')""")
-    packet = received(sub, 1)[0]
+    packet = sub.messages(1)[0]
     assert packet.qos == 1
     assert packet.properties == {
         "content_type": "text/plain", "response_topic": "r", "correlation_data": b"c",
@@ -187,4 +168,4 @@ def test_python_types_need_no_casts(server, sub, topic):
     with server.connect() as session, session.cursor() as cursor:
         cursor.execute("SELECT pgmqtt.publish(%s, %s)",
                        (f"{topic}/a", psycopg2.Binary(b"\x01\x02")))
-    assert received(sub, 1)[0].payload == b"\x01\x02"
+    assert sub.messages(1)[0].payload == b"\x01\x02"
