@@ -91,7 +91,7 @@ class ManyFilters {
           table_(1),
           window_(options),
           payload_(options.payload_size),
-          sender_(options, "p", false, loop_, meter_, attendance_) {
+          sender_(options, client_id(options, "p", 0), false, loop_, meter_, attendance_) {
         uint64_t count = std::min(options.connections, options.filters);
         for (uint32_t i = 0; i < count; ++i)
             holders_.push_back(std::make_unique<Holder>(options, i, loop_, meter_, attendance_));

@@ -1,5 +1,6 @@
 // cardinality --retained: how fast retained messages are stored, and sent to one who subscribes.
 #include "loadtest/cardinality.h"
+#include "loadtest/cleanup.h"
 #include "loadtest/load_error.h"
 #include "loadtest/party.h"
 #include "loadtest/sender.h"
@@ -57,7 +58,7 @@ class ManyRetained {
         : options_(options),
           window_(options),
           payload_(options.payload_size),
-          sender_(options, "p", true, loop_, meter_, attendance_),
+          sender_(options, client_id(options, "p", 0), true, loop_, meter_, attendance_),
           collector_(options.run, options.retained, meter_, attendance_) {}
 
     RunResult run() {
@@ -70,8 +71,8 @@ class ManyRetained {
         result.errors.insert(result.errors.end(), attendance_.reasons.begin(),
                              attendance_.reasons.end());
         judge(result, options_);
-        clear();
         sender_.disconnect();
+        if (attendance_.gone == 0) clear();
         return result;
     }
 
@@ -79,6 +80,12 @@ class ManyRetained {
     base::ByteView topic(uint64_t i) {
         topic_ = topic_of(options_, static_cast<uint32_t>(i), 0);
         return topic_;
+    }
+
+    void clear() {
+        std::vector<std::string> topics;
+        for (uint64_t i = 0; i < sender_.sent(); ++i) topics.emplace_back(topic(i));
+        clear_retained(options_, client_id(options_, "r", 0), loop_, topics);
     }
 
     void store(RunResult& result) {
@@ -122,15 +129,6 @@ class ManyRetained {
             result.figures.push_back({"fetch_cpu", span.cpu_us() / received, "us per message"});
         meter_.counters.lost = collector_.missing();
         client->disconnect();
-    }
-
-    // An empty payload removes what a topic retains.
-    void clear() {
-        if (attendance_.gone != 0) return;
-        sender_.send_all(loop_, sender_.sent(), from_seconds(options_.drain),
-                         [this](uint64_t i, Nanos) {
-                             return Sender::Message{topic(i - options_.retained), {}};
-                         });
     }
 
     const Options& options_;

@@ -1,6 +1,7 @@
 // offline: messages queue into persistent sessions while nobody is connected, then are fetched.
 #include <algorithm>
 
+#include "loadtest/cleanup.h"
 #include "loadtest/event_loop.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
@@ -24,7 +25,7 @@ class Offline {
                 std::make_unique<Publisher>(options_, i, 0, loop_, meter_, attendance_, ready_));
             publishers_.back()->stop_at(options.messages);
         }
-        for (uint32_t i = 0; i < sessions; ++i) subscribers_.push_back(new_subscriber(i, true));
+        for (uint32_t i = 0; i < sessions; ++i) subscribers_.push_back(new_subscriber(i));
     }
 
     RunResult run() {
@@ -37,15 +38,15 @@ class Offline {
         queue(result);
         drain(result);
         for (auto& subscriber : subscribers_) subscriber->disconnect();
-        forget_sessions();
+        forget();
         return result;
     }
 
    private:
-    std::unique_ptr<Subscriber> new_subscriber(uint32_t number, bool persistent) {
+    std::unique_ptr<Subscriber> new_subscriber(uint32_t number) {
         ClientOptions client = client_options(options_, client_id(options_, "s", number));
-        client.clean = !persistent;
-        client.session_expiry = persistent ? kSessionExpiry : 0;
+        client.clean = false;
+        client.session_expiry = kSessionExpiry;
         uint32_t heard = number % options_.publishers;
         return std::make_unique<Subscriber>(options_, client, number,
                                             std::vector<std::string>{filter_of(options_, heard)},
@@ -136,14 +137,13 @@ class Offline {
         judge(result, options_);
     }
 
-    void forget_sessions() {
-        if (attendance_.gone != 0) return;
+    void forget() {
         for (auto& publisher : publishers_) publisher->disconnect();
+        if (attendance_.gone != 0) return;
+        std::vector<std::string> ids;
         for (uint32_t i = 0; i < subscribers_.size(); ++i)
-            subscribers_[i] = new_subscriber(i, false);
-        gather(loop_, attendance_, subscribers_.size(), 100,
-               [this](size_t i) { subscribers_[i]->come_back(); });
-        for (auto& subscriber : subscribers_) subscriber->disconnect();
+            ids.push_back(client_id(options_, "s", i));
+        forget_sessions(options_, loop_, ids);
     }
 
     Options options_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loadtest/cleanup.h"
 #include "loadtest/load_error.h"
 
 namespace pgmqtt::loadtest {
@@ -28,8 +29,9 @@ void gather(EventLoop& loop, Attendance& attendance, size_t count, size_t concur
         if (attendance.ready != ready_then) progress = now;
         ready_then = attendance.ready;
         if (attendance.gone != gone_before)
-            throw LoadError(attendance.reasons.empty() ? "a client broke"
-                                                       : attendance.reasons.back());
+            throw LoadError(
+                (attendance.reasons.empty() ? "a client broke" : attendance.reasons.back()) +
+                "; is the broker there? See --host, --port, and its log");
         if (now - progress > kPatience)
             throw LoadError("no CONNACK or SUBACK for 30 s, with " +
                             std::to_string(attendance.ready) + " of " + std::to_string(count) +
@@ -168,6 +170,14 @@ void Party::count_lost() {
 void Party::leave() {
     for (auto& publisher : publishers_) publisher->disconnect();
     for (auto& subscriber : subscribers_) subscriber->disconnect();
+    if (attendance.gone != 0) return;
+    std::vector<std::string> ids, topics;
+    for (const auto& subscriber : subscribers_)
+        ids.push_back(client_id(options_, "s", subscriber->number()));
+    for (const auto& publisher : publishers_)
+        topics.insert(topics.end(), publisher->topics().begin(), publisher->topics().end());
+    if (options_.persistent) forget_sessions(options_, loop_, ids);
+    if (options_.retain) clear_retained(options_, client_id(options_, "r", index_), loop_, topics);
 }
 
 }  // namespace pgmqtt::loadtest

@@ -52,6 +52,7 @@ class Publisher final : ClientEvents {
     }
 
     uint32_t number() const { return number_; }
+    const std::vector<std::string>& topics() const { return topics_; }
     uint64_t sent() const { return sent_; }
     uint64_t expected() const { return sent_ * receivers_; }
     uint64_t receivers() const { return receivers_; }
@@ -121,6 +122,7 @@ class Subscriber final : ClientEvents {
 
     // Adds what never came of a publisher (that it hears) that had sent so many.
     void count_lost(uint32_t publisher, uint64_t sent);
+    uint32_t number() const { return number_; }
     bool hears(uint32_t publisher) const { return publisher - first_stream_ < streams_.size(); }
     uint64_t first_arrivals() const { return first_arrivals_; }
     bool gave_up() const;

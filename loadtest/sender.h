@@ -21,11 +21,10 @@ class Sender final : ClientEvents {
     // Of the message that is number `i`; the views live until the next call.
     using Make = std::function<Message(uint64_t i, Nanos now)>;
 
-    Sender(const Options& options, const char* role, bool retain, EventLoop& loop, Meter& meter,
-           Attendance& attendance)
+    Sender(const Options& options, const std::string& id, bool retain, EventLoop& loop,
+           Meter& meter, Attendance& attendance)
         : qos_(options.qos), retain_(retain), meter_(meter), attendance_(attendance) {
-        client_ = new_client(options.client, loop,
-                             client_options(options, client_id(options, role, 0)), *this);
+        client_ = new_client(options.client, loop, client_options(options, id), *this);
     }
 
     void connect() { client_->connect(); }

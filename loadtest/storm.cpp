@@ -1,11 +1,11 @@
 // storm: connects per second, a closed loop of --concurrency connections that come and go.
 #include <algorithm>
 
+#include "loadtest/cleanup.h"
 #include "loadtest/event_loop.h"
 #include "loadtest/guest.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
-#include "loadtest/party.h"
 #include "loadtest/window.h"
 
 namespace pgmqtt::loadtest {
@@ -84,23 +84,14 @@ class Storm {
         window_.fill(result);
         judge(result, options_);
         for (auto& guest : guests_) guest->disconnect();
-        if (options_.reconnect) forget_sessions();
+        if (options_.reconnect && attendance_.gone == 0) forget();
         return result;
     }
 
-    void forget_sessions() {
-        guests_.clear();
-        Options once = options_;
-        once.reconnect = false;
-        Attendance attendance;
-        for (uint32_t i = 0; i < options_.concurrency; ++i)
-            guests_.push_back(std::make_unique<Guest>(
-                once.client, client_options(once, client_id(once, "c", i)),
-                std::vector<std::string>{}, once.qos, loop_, meter_, attendance));
-        if (attendance_.gone == 0)
-            gather(loop_, attendance, guests_.size(), options_.concurrency,
-                   [this](size_t i) { guests_[i]->connect(); });
-        for (auto& guest : guests_) guest->disconnect();
+    void forget() {
+        std::vector<std::string> ids;
+        for (uint32_t i = 0; i < guests_.size(); ++i) ids.push_back(client_id(options_, "c", i));
+        forget_sessions(options_, loop_, ids);
     }
 
     const Options& options_;

@@ -64,7 +64,7 @@ class Run {
         attempt([&] { measure(party, index); });
         attempt([&] { party.drain(); });
         party.count_lost();
-        party.leave();
+        attempt([&] { party.leave(); });
     }
 
     void measure(Party& party, uint32_t index) {
