@@ -136,6 +136,7 @@ void RawClient::close() {
     fd_ = -1;
     out_.release();
     partial_ = {};
+    wanted_ = 0;
 }
 
 void RawClient::encode(const mqtt::Packet& packet) {

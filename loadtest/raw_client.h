@@ -34,6 +34,8 @@ class RawClient final : public Client, Watched, Flushed {
     void flush() override;
 
     void read_some();
+    void read_large();
+    size_t receive(char* at, size_t size);
     // How many bytes at the front were whole packets.
     size_t take_packets(base::ByteView bytes);
     void take_packet(uint8_t first, base::ByteView body);
@@ -65,6 +67,8 @@ class RawClient final : public Client, Watched, Flushed {
     Nanos read_at_ = 0;
     ByteQueue out_;
     std::string partial_;  // the front of a packet that has not come whole
+    size_t wanted_ = 0;    // its size, if known; a large one's room is there at once
+    size_t filled_ = 0;    // what has come of a large one
     PacketIds in_flight_;
     std::vector<bool> held_;  // QoS 2 identifiers between PUBLISH and PUBREL
 };

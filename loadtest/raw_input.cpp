@@ -12,6 +12,8 @@
 namespace pgmqtt::loadtest {
 namespace {
 
+constexpr size_t kLargePacket = 32768;
+
 enum Type : uint8_t {
     kConnack = 2,
     kPublish = 3,
@@ -39,6 +41,12 @@ bool take_variable(base::ByteView bytes, size_t& at, size_t& value) {
     return false;
 }
 
+// Of the packet at the front, as far as its bytes tell; 0 otherwise.
+size_t packet_size(base::ByteView bytes) {
+    size_t at = 1, remaining;
+    return bytes.size() >= 2 && take_variable(bytes, at, remaining) ? at + remaining : 0;
+}
+
 mqtt::Frame frame_of(uint8_t first, base::ByteView body) {
     return {.first_byte = first, .body = body, .size = body.size() + 2, .minimal_length = true};
 }
@@ -46,25 +54,46 @@ mqtt::Frame frame_of(uint8_t first, base::ByteView body) {
 }  // namespace
 
 void RawClient::read_some() {
+    if (wanted_ > kLargePacket) return read_large();
     std::vector<char>& buffer = loop_.read_buffer();
     size_t kept = partial_.size();
-    if (buffer.size() < 2 * kept) buffer.resize(4 * kept);
     std::memcpy(buffer.data(), partial_.data(), kept);
-    ssize_t got = recv(fd_, buffer.data() + kept, buffer.size() - kept, 0);
-    if (got < 0) {
-        if (errno != EAGAIN && errno != EINTR) broken(std::generic_category().message(errno));
-        return;
-    }
-    if (got == 0) return broken("the broker closed the connection");
-    read_at_ = monotonic_now();
-    base::ByteView bytes(buffer.data(), kept + static_cast<size_t>(got));
+    size_t got = receive(buffer.data() + kept, buffer.size() - kept);
+    if (got == 0) return;
+    base::ByteView bytes(buffer.data(), kept + got);
     size_t used = take_packets(bytes);
     if (!is_open()) return;
-    if (used == bytes.size()) {
-        partial_.clear();
-    } else {
-        partial_.assign(bytes.substr(used));
+    base::ByteView rest = bytes.substr(used);
+    wanted_ = packet_size(rest);
+    if (wanted_ > kLargePacket) partial_.reserve(wanted_);
+    partial_.assign(rest);
+    filled_ = rest.size();
+    if (wanted_ > kLargePacket) partial_.resize(wanted_);
+}
+
+// The rest of a large packet goes where its front is: it is not copied again and again.
+void RawClient::read_large() {
+    filled_ += receive(partial_.data() + filled_, wanted_ - filled_);
+    if (!is_open() || filled_ < wanted_) return;
+    take_packets(partial_);
+    if (!is_open()) return;
+    partial_.clear();
+    wanted_ = 0;
+}
+
+// 0 if nothing came, or the connection has ended.
+size_t RawClient::receive(char* at, size_t size) {
+    ssize_t got = recv(fd_, at, size, 0);
+    if (got > 0) {
+        read_at_ = monotonic_now();
+        return static_cast<size_t>(got);
     }
+    if (got == 0) {
+        broken("the broker closed the connection");
+    } else if (errno != EAGAIN && errno != EINTR) {
+        broken(std::generic_category().message(errno));
+    }
+    return 0;
 }
 
 size_t RawClient::take_packets(base::ByteView bytes) {
