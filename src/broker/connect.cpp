@@ -170,6 +170,11 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         end_session(*session);
         session = nullptr;
     }
+    uint64_t cost = session == nullptr ? session_cost(client_id, username) : 0;
+    if (connect.will) cost += will_cost(*connect.will);
+    if (cost > 0 && !has_room_for_state(cost)) {
+        return refuse_connect(c, ReasonCode::kQuotaExceeded, "sessions take their half of memory");
+    }
     connack.session_present = session != nullptr && c.version != Version::k31;  // [MQTT-3.2.2-3]
     agree_on_limits(c, connect, connack);
     uint32_t expiry = agree_on_expiry(connect, connack);

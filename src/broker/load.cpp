@@ -37,7 +37,7 @@ void Broker::State::load_session(const StoreRecord& record) {
     session.will_delay = stored.will_delay;
     if (!stored.will.topic.empty()) {
         session.will = make_message(stored.will, now_);
-        session.will->charge(message_bytes_);
+        session.will->charge(state_bytes_);
     }
 }
 
@@ -47,8 +47,7 @@ void Broker::State::load_subscription(Session& session, const StoredSubscription
                               .no_local = stored.no_local,
                               .retain_as_published = stored.retain_as_published,
                               .retain_handling = stored.retain_handling};
-    bool is_new = false;
-    subscribe_one(session, wanted, stored.identifier, is_new);
+    put_subscription(session, wanted, stored.identifier);
 }
 
 // Into the queue for now; settle_loaded() puts it where it belongs.

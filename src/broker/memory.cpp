@@ -23,7 +23,7 @@ constexpr size_t kScarceOutput = 16 << 10;
 }  // namespace
 
 uint64_t Broker::State::memory_used() const {
-    return message_bytes_ - retained_.charged() + output_bytes_ + pending_.bytes() +
+    return message_bytes_ - retained_.charged() + state_bytes_ + output_bytes_ + pending_.bytes() +
            counters_.queued * sizeof(Delivery);
 }
 

@@ -41,6 +41,7 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
     session.subscriptions = decltype(session.subscriptions)(0, base::SeededBytesHash{seed_});
     sessions_.emplace(session.client_id, std::move(added));
     sessions_by_id_.emplace(id, &session);
+    state_bytes_ += session_cost(client_id, username);
     return session;
 }
 
@@ -48,7 +49,11 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
 void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
     hand_over(session);
-    for (auto& [filter, subscription] : session.subscriptions) subscriptions_.remove(subscription);
+    for (auto& [filter, subscription] : session.subscriptions) {
+        state_bytes_ -= subscription_cost(filter);
+        subscriptions_.remove(subscription);
+    }
+    state_bytes_ -= session_cost(session.client_id, session.username);
     counters_.subscriptions -= session.subscriptions.size();
     counters_.queued -= session.queue.size();
     counters_.queued_bytes -= session.queued_bytes;

@@ -164,6 +164,12 @@ class Broker::State {
     void hand_over(Session& session);
     void deliver_orphan(const Orphan& orphan);
 
+    // --- state_memory.cpp: what clients make us keep without publishing
+    static uint64_t session_cost(ByteView client_id, ByteView username);
+    static uint64_t subscription_cost(ByteView filter);
+    static uint64_t will_cost(const mqtt::Will& will);
+    bool has_room_for_state(uint64_t bytes) const;
+
     // --- deliver.cpp: a message to one receiver, now or later
     void deliver(const Target& target, Routed& routed);
     void deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed);
@@ -205,6 +211,8 @@ class Broker::State {
     void answer(Connection& c, const mqtt::Packet& packet, bool when_stored);
     ReasonCode subscribe_one(Session& session, const mqtt::Subscription& wanted,
                              uint32_t identifier, bool& is_new);
+    bool may_subscribe(const Session& session, ByteView filter) const;
+    void put_subscription(Session& session, const mqtt::Subscription& wanted, uint32_t identifier);
     void queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
                         uint32_t identifier);
     static void forget_retained_run(Session& session, ByteView filter);
@@ -302,6 +310,7 @@ class Broker::State {
 
     uint64_t seed_;
     uint64_t message_bytes_ = 0;  // of all messages alive, which end before it
+    uint64_t state_bytes_ = 0;    // sessions, subscriptions, wills: see state_memory.cpp
     uint64_t output_bytes_ = 0;   // unsent, without what it shares with messages
     Now now_{};                   // of the current input
     Counters counters_;

@@ -68,29 +68,36 @@ ReasonCode Broker::State::subscribe_one(Session& session, const mqtt::Subscripti
     bool valid = mqtt::is_shared_filter(wanted.filter) ? mqtt::is_valid_shared_filter(wanted.filter)
                                                        : mqtt::is_valid_topic_filter(wanted.filter);
     if (!valid) return ReasonCode::kTopicFilterInvalid;
+    is_new = !session.subscriptions.contains(wanted.filter);
+    if (is_new && !may_subscribe(session, wanted.filter)) return ReasonCode::kQuotaExceeded;
+    put_subscription(session, wanted, identifier);
+    return static_cast<ReasonCode>(wanted.qos);
+}
+
+bool Broker::State::may_subscribe(const Session& session, ByteView filter) const {
+    size_t max_levels = std::max(kMinLevels, config_.max_subscriptions * kLevelsPerSubscription);
+    return session.subscriptions.size() < config_.max_subscriptions &&
+           session.subscription_levels + mqtt::level_count(filter) <= max_levels &&
+           has_room_for_state(subscription_cost(filter));
+}
+
+// New, or in place of the one with this filter [MQTT-3.8.4-3].
+void Broker::State::put_subscription(Session& session, const mqtt::Subscription& wanted,
+                                     uint32_t identifier) {
     auto found = session.subscriptions.find(wanted.filter);
-    is_new = found == session.subscriptions.end();
-    if (is_new) {
-        auto levels =
-            static_cast<size_t>(std::count(wanted.filter.begin(), wanted.filter.end(), '/') + 1);
-        size_t max_levels =
-            std::max(kMinLevels, config_.max_subscriptions * kLevelsPerSubscription);
-        if (session.subscriptions.size() >= config_.max_subscriptions ||
-            session.subscription_levels + levels > max_levels) {
-            return ReasonCode::kQuotaExceeded;
-        }
+    if (found == session.subscriptions.end()) {
         found = session.subscriptions.try_emplace(std::string(wanted.filter)).first;
         found->second.session = &session;
         subscriptions_.add(wanted.filter, found->second);
-        session.subscription_levels += levels;
+        session.subscription_levels += mqtt::level_count(wanted.filter);
+        state_bytes_ += subscription_cost(wanted.filter);
         ++counters_.subscriptions;
     }
-    Subscription& subscription = found->second;  // replaced if it was there [MQTT-3.8.4-3]
+    Subscription& subscription = found->second;
     subscription.qos = wanted.qos;
     subscription.no_local = wanted.no_local;
     subscription.retain_as_published = wanted.retain_as_published;
     subscription.identifier = identifier;
-    return static_cast<ReasonCode>(subscription.qos);
 }
 
 void Broker::State::queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,

@@ -19,6 +19,7 @@ void Broker::State::handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& u
                 record.subscription.filter = filter;
                 put(record);
             }
+            state_bytes_ -= subscription_cost(filter);
             session.subscription_levels -= found->second.levels;
             subscriptions_.remove(found->second);
             session.subscriptions.erase(found);

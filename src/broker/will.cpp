@@ -18,7 +18,7 @@ void Broker::State::keep_will(Session& session, const Connection& c, const mqtt:
     if (c.version == Version::k5) {
         mqtt::encode_message_properties(will.properties, message->properties);
     }
-    message->charge(message_bytes_);
+    message->charge(state_bytes_);
     session.will = std::move(message);
     session.will_delay = will.properties.will_delay_interval.value_or(0);
 }

@@ -1,6 +1,8 @@
 // Topic names and filters, section 4.7.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -38,6 +40,10 @@ bool topic_matches(ByteView filter, ByteView topic);
 
 inline bool begins_with_dollar(ByteView topic) {
     return !topic.empty() && topic.front() == '$';
+}
+
+inline size_t level_count(ByteView topic) {
+    return static_cast<size_t>(std::count(topic.begin(), topic.end(), '/')) + 1;
 }
 
 // Calls visit(ByteView level) for each level, in order; an empty level is a level.

@@ -247,8 +247,9 @@ void SessionWalkTest::publish(Walker& walker) {
 
 void SessionWalkTest::send_publish(Walker& walker, Outgoing& outgoing, bool dup) {
     ModelSession& session = walker.session;
-    // A PUBLISH of QoS 1 that comes again is a new message to the broker [MQTT-4.3.2-5]. Its payload
-    // says so: the old one may have been delivered under the identifier that the new one gets.
+    // A PUBLISH of QoS 1 that comes again is a new message to the broker [MQTT-4.3.2-5]. Its
+    // payload says so: the old one may have been delivered under the identifier that the new one
+    // gets.
     if (dup && outgoing.qos == Qos::k1) outgoing.payload += "'";
     walker.client->publish_as(outgoing.packet_id, outgoing.topic, outgoing.payload, outgoing.qos,
                               dup);
