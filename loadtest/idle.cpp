@@ -38,6 +38,7 @@ RunResult run_idle(const Options& options) {
     window.close();
 
     RunResult result = new_result(options);
+    result.warmup_seconds = 0;
     result.operation = "connection";
     result.operations = guests.size();
     result.measured_seconds = window.seconds();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "loadtest/sample_series.h"
 #include "loadtest/summary.h"
 
 namespace pgmqtt::loadtest {
@@ -136,6 +137,38 @@ void put_seconds(JsonWriter& json, const RunResult& r) {
     json.end(']');
 }
 
+// Of the measured window, as far as samples once a second can tell.
+void put_processes(JsonWriter& json, const RunResult& r) {
+    json.begin("processes", '{');
+    for (const ProcessTotal& process : process_totals(r.samples, r.measured_seconds)) {
+        json.begin(process.name, '{');
+        json.number("cpu_seconds", process.cpu_seconds);
+        json.number("seconds", process.seconds);
+        json.integer("highest_rss_bytes", process.highest_rss_bytes);
+        json.end('}');
+    }
+    json.end('}');
+}
+
+void put_database(JsonWriter& json, const RunResult& r) {
+    const DatabaseSample *first = nullptr, *last = nullptr;
+    for (const Sample& sample : r.samples.samples) {
+        if (!sample.database) continue;
+        if (first == nullptr) first = &*sample.database;
+        last = &*sample.database;
+    }
+    if (first == nullptr) return;
+    json.begin("database", '{');
+    json.integer("commits", last->commits - first->commits);
+    json.integer("wal_records", last->wal_records - first->wal_records);
+    json.integer("wal_bytes", last->wal_bytes - first->wal_bytes);
+    if (first->wal_syncs && last->wal_syncs)
+        json.integer("wal_syncs", *last->wal_syncs - *first->wal_syncs);
+    json.integer("table_bytes", last->table_bytes);
+    json.integer("database_bytes", last->database_bytes);
+    json.end('}');
+}
+
 void put_texts(JsonWriter& json, std::string_view key, const std::vector<std::string>& texts) {
     json.begin(key, '[');
     for (const std::string& text : texts) json.text("", text);
@@ -159,6 +192,8 @@ std::string to_json(const RunResult& r) {
     json.begin("figures", '{');
     for (const Figure& figure : r.figures) json.number(figure.name, figure.value);
     json.end('}');
+    put_processes(json, r);
+    put_database(json, r);
     put_texts(json, "warnings", r.warnings);
     put_texts(json, "errors", r.errors);
     json.begin("options", '{');

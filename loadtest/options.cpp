@@ -99,7 +99,8 @@ Option choice(const char* name, const char* argument, const char* modes, T Optio
 constexpr const char* kTraffic =
     "closedloop openloop fanin fanout soak offline sink cdc cardinality";
 constexpr const char* kLoops = "closedloop openloop fanin fanout soak";
-constexpr const char* kPaced = "openloop soak sink cdc cardinality";
+constexpr const char* kHeard = "closedloop openloop fanin fanout soak cdc cardinality";
+constexpr const char* kPaced = "openloop soak sink cdc";
 
 std::vector<Option> broker_options() {
     return {
@@ -134,7 +135,7 @@ std::vector<Option> traffic_options() {
         numeric("--threads", "N", kLoops, &Options::threads,
                 "spreads independent groups of the topology over N threads (1)"),
         numeric("--publishers", "N", kTraffic, &Options::publishers, "publishing clients (1)"),
-        numeric("--subscribers", "N", kTraffic, &Options::subscribers, "subscribing clients (1)"),
+        numeric("--subscribers", "N", kHeard, &Options::subscribers, "subscribing clients (1)"),
         choice<Topology>("--topology", "pairs|fanout|fanin|all|none", kLoops, &Options::topology,
                          {{"pairs", Topology::kPairs},
                           {"all", Topology::kAll},
@@ -234,7 +235,10 @@ void check(Options& options) {
         throw LoadError("--payload-size must be 32 to 256000000: the stamp needs 32 bytes");
     if (options.publishers == 0 || options.topics == 0 || options.threads == 0)
         throw LoadError("--publishers, --topics and --threads must be at least 1");
-    if (options.topology == Topology::kPairs && options.mode == "closedloop" &&
+    bool loops = options.mode == "closedloop" || options.mode == "openloop" ||
+                 options.mode == "soak" || options.mode == "fanin" || options.mode == "fanout";
+    if (loops && options.subscribers == 0) options.topology = Topology::kNone;
+    if (loops && options.topology == Topology::kPairs &&
         options.subscribers % options.publishers != 0)
         throw LoadError("--topology pairs wants --subscribers to be a multiple of --publishers");
     if (options.mode == "openloop" && options.rate <= 0)

@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "loadtest/sample_series.h"
+
 namespace pgmqtt::loadtest {
 namespace {
 
@@ -40,6 +42,15 @@ void append_cpu(std::string& out, const RunResult& r) {
                r.loader_cpu_us_per_operation, per, 100 * r.loader_busiest_thread);
 }
 
+void append_processes(std::string& out, const RunResult& r) {
+    for (const ProcessTotal& process : process_totals(r.samples, r.measured_seconds)) {
+        if (process.seconds <= 0 || process.name == "loader") continue;
+        append(out, "  %s: %.2f cores, at most %.1f MB resident\n", process.name.c_str(),
+               process.cpu_seconds / process.seconds,
+               static_cast<double>(process.highest_rss_bytes) / 1e6);
+    }
+}
+
 }  // namespace
 
 std::string summary(const RunResult& r) {
@@ -56,6 +67,7 @@ std::string summary(const RunResult& r) {
                ms(histogram.percentile(99)), ms(histogram.percentile(99.9)), ms(histogram.max()),
                histogram.count());
     append_cpu(out, r);
+    append_processes(out, r);
     for (const Figure& figure : r.figures)
         append(out, "  %s %.6g %s\n", figure.name.c_str(), figure.value, figure.unit.c_str());
     append_counters(out, r.counters);
