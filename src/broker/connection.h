@@ -85,6 +85,7 @@ struct Connection {
     base::MonoTime armed = base::kNever;
     base::MonoTime connect_deadline = base::kNever;
     base::MonoTime last_input{};
+    size_t unfinished = 0;  // bytes of a packet that is not complete, as far as they count for that
     std::chrono::milliseconds patience{0};  // 1.5 x keep alive; 0: none
 };
 

@@ -20,9 +20,6 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
     begin_input(now);
     Connection* c = find(id);
     if (c == nullptr || c->phase == Phase::kClosing) return bytes.size();
-    // Bytes of a packet that is not complete yet are a sign of life, too: a large one on a slow
-    // line may take longer than the keep alive.
-    c->last_input = now.mono;
     size_t consumed = 0;
     if (c->phase == Phase::kAwaitingConnect && !read_connect(*c, bytes, consumed, now)) {
         settle(now);
@@ -45,10 +42,38 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
         if (c->outbox.size() > output_limit) pause(*c, kPausedForOutput);
     }
     counters_.bytes_in += consumed;
+    note_life(*c, consumed, bytes.size() - consumed);
     settle(now);
     // What is behind the end is of no interest; kept, it would fill the buffer, and a full buffer
     // ends the connection before our DISCONNECT is sent.
     return c->phase == Phase::kClosing ? bytes.size() : consumed;
+}
+
+// Packets are signs of life [MQTT-3.1.2-22]. So is progress with a large one, which on a slow line
+// may take longer than the keep alive; but not a byte now and then.
+void Broker::State::note_life(Connection& c, size_t consumed, size_t unfinished) {
+    constexpr size_t kProgress = 1024;
+    if (consumed == 0 && unfinished < c.unfinished + kProgress) return;
+    c.last_input = now_.mono;
+    c.unfinished = unfinished;
+}
+
+// A CONNECT that is too large is told so if it is one of 5.0, whose first bytes say that.
+void Broker::State::refuse_bad_frame(Connection& c, ByteView bytes,
+                                     const mqtt::DecodeError& error) {
+    constexpr ByteView kVersion5("\0\4MQTT\5", 7);
+    if (error.reason == ReasonCode::kPacketTooLarge) {
+        size_t header = 2;
+        while (static_cast<uint8_t>(bytes[header - 1]) >= 0x80) ++header;
+        ByteView said = bytes.substr(header, kVersion5.size());
+        if (said.size() < kVersion5.size()) return;  // the next bytes will
+        if (said == kVersion5) {
+            c.version = Version::k5;
+            return refuse_connect(c, error.reason, error.detail);
+        }
+    }
+    ++counters_.malformed;
+    close(c, describe(c) + ": " + error.detail);
 }
 
 // True when the CONNECT is dealt with.
@@ -65,8 +90,7 @@ bool Broker::State::read_connect(Connection& c, ByteView bytes, size_t& consumed
     uint32_t limit = std::min(config_.max_packet_size, kMaxConnectPacket);
     auto state = mqtt::next_frame(bytes, limit, frame);
     if (!state.ok()) {
-        ++counters_.malformed;
-        close(c, describe(c) + ": " + state.error().detail);
+        refuse_bad_frame(c, bytes, state.error());
         return false;
     }
     if (*state == mqtt::FrameState::kIncomplete) return false;

@@ -107,6 +107,8 @@ class Broker::State {
     };
 
     // --- received.cpp
+    void note_life(Connection& c, size_t consumed, size_t unfinished);
+    void refuse_bad_frame(Connection& c, ByteView bytes, const mqtt::DecodeError& error);
     bool read_connect(Connection& c, ByteView bytes, size_t& consumed, Now now);
     void handle(Connection& c, const mqtt::Frame& frame, Now now);
     void handle(Connection& c, mqtt::Packet& packet);

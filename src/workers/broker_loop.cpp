@@ -30,7 +30,7 @@ constexpr milliseconds kListenRetry{2000};
 constexpr milliseconds kRoutesRetry{1000};
 constexpr milliseconds kStorePatience{10000};
 // Checking a password takes milliseconds: a storm of log-ins must not starve who is connected.
-constexpr size_t kPasswordsPerTurn = 2;
+constexpr size_t kPasswordsPerTurn = 1;
 
 uint64_t random_seed() {
     uint64_t seed = 0;

@@ -1,9 +1,17 @@
 """Username and password are the database's own roles and their SCRAM verifiers."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 BAD_LOGIN_5, BAD_LOGIN_3 = 0x86, 4
 NOT_AUTHORIZED = 0x87
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture
@@ -29,6 +37,25 @@ def test_wrong_password_and_unknown_role_look_the_same(raw, role):
     refused(raw(), BAD_LOGIN_5, username=role, password="wrong")
     refused(raw(), BAD_LOGIN_5, username=f"no_{role}", password="right")
     refused(raw(4), BAD_LOGIN_3, client_id="c", username=role, password="wrong")
+
+
+@pytest.mark.parametrize("length", [1024, 1025, 65535])
+def test_a_long_password_is_refused_before_it_costs_anything(server, raw, name, length):
+    server.psql(f"CREATE ROLE {name} LOGIN PASSWORD '{'p' * length}'")
+    client = raw()
+    if length <= 1024:
+        assert client.connect(f"c-{name}", username=name, password="p" * length).code == 0
+        return
+    worker = server.psql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgmqtt broker'")
+    refused(client, BAD_LOGIN_5, username=name, password="p" * length)
+    cost = []
+    for password in "p" * length, "short":
+        before = cpu_seconds(worker)
+        for _ in range(50):
+            refused(raw(), BAD_LOGIN_5, username=name, password=password)
+        cost.append(cpu_seconds(worker) - before)
+    assert cost[0] < cost[1]
+    assert "more than 1024 bytes" in server.log_text()
 
 
 def test_a_role_that_may_not_log_in_is_refused(server, raw, role):

@@ -120,7 +120,11 @@ TEST_F(ConnectTest, AnythingElseFirstClosesAtTheFirstByte) {
 TEST_F(ConnectTest, AnAnnouncedHugeConnectIsRefusedBeforeItIsBuffered) {
     Client& client = accept();
     client.send_bytes("\x10\xFF\xFF\xFF\x7F");
+    client.send_bytes(ByteView("\0\4MQTT", 6));
+    EXPECT_FALSE(client.closed());  // the next byte is the version, which knows an answer or not
+    client.send_bytes("\4");
     EXPECT_TRUE(client.closed());
+    EXPECT_TRUE(client.nothing());
 }
 
 TEST_F(ConnectTest, AConnectInSinglBytesWorks) {
@@ -246,6 +250,66 @@ TEST_F(ConnectTest, AnyPacketKeepsAliveAndDeliveriesDoNot) {
     }
     EXPECT_FALSE(active.closed());
     EXPECT_TRUE(passive.closed());
+}
+
+// [MQTT-3.1.2-22]
+TEST_F(ConnectTest, ByteByByteAPacketKeepsNobodyAlive) {
+    ConnectOptions options;
+    options.keep_alive = 2;
+    Client& client = connect("c", options);
+    client.send_bytes(
+        std::string("\x30\x7f\x00\x03"
+                    "abc",
+                    7));
+    for (int i = 0; i < 29; ++i) {
+        advance(100ms);
+        client.send_bytes("x");
+        ASSERT_FALSE(client.closed());
+    }
+    advance(100ms);
+    EXPECT_TRUE(client.closed());
+}
+
+TEST_F(ConnectTest, ALargePacketOnASlowLineKeepsAlive) {
+    ConnectOptions options;
+    options.keep_alive = 2;
+    Client& client = connect("c", options);
+    std::string payload(20 << 10, 'x');
+    std::string bytes;
+    mqtt::Publish publish;
+    publish.topic = "t";
+    publish.payload = payload;
+    mqtt::encode(publish, Version::k5, bytes);
+    for (size_t at = 0; at < bytes.size(); at += 2 << 10) {
+        client.send_bytes(bytes.substr(at, 2 << 10));
+        advance(2s);
+        ASSERT_FALSE(client.closed());
+    }
+    EXPECT_EQ(counters().publishes_in, 1u);
+    advance(1s);
+    EXPECT_TRUE(client.closed());
+}
+
+TEST_F(ConnectTest, TooLargeAConnectIsToldSoAsFarAsItsVersionKnowsHow) {
+    config_.max_packet_size = 1000;
+    start();
+    std::string user(2000, 'u');
+    for (Version version : {Version::k5, Version::k311}) {
+        Client& client = accept(version);
+        ConnectOptions options;
+        options.version = version;
+        mqtt::Connect packet = connect_packet("c", options);
+        packet.username = user;
+        std::string bytes;
+        mqtt::encode(packet, version, bytes);
+        for (size_t i = 0; i < 20; ++i) client.send_bytes(bytes.substr(i, 1));
+        if (version == Version::k5) {
+            EXPECT_EQ(client.next<mqtt::Connack>().code,
+                      static_cast<uint8_t>(ReasonCode::kPacketTooLarge));
+        }
+        EXPECT_TRUE(client.nothing());
+        EXPECT_TRUE(client.closed());
+    }
 }
 
 TEST_F(ConnectTest, KeepAliveZeroNeverTimesOut) {
