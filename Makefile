@@ -19,7 +19,9 @@ HARDENING = -fstack-protector-strong -fstack-clash-protection -fcf-protection -D
 WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Werror
 VISIBILITY = -fvisibility=hidden -fvisibility-inlines-hidden
 # PROFILE=1 keeps frame pointers and line tables for profile/profile.sh.
-PROFILE_FLAGS = $(if $(PROFILE),-g -fno-omit-frame-pointer)
+# (PGXS would take the same variable for compiler flags.)
+PROFILE_FLAGS := $(if $(PROFILE),-g -fno-omit-frame-pointer)
+override PROFILE :=
 
 CORE_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fno-omit-frame-pointer -D_FORTIFY_SOURCE=2 $(HARDENING) \
     $(WARNINGS) $(VISIBILITY) -Isrc -MMD -MP
@@ -49,6 +51,7 @@ build/core/%.o: src/%.cpp
 	$(CXX) $(CORE_CXXFLAGS) -c -o $@ $<
 
 include test/test.mk
+include loadtest/loadtest.mk
 
 -include $(CORE_OBJS:.o=.d) $(OBJS:.o=.d)
 
@@ -63,5 +66,7 @@ help:
 	@echo 'make check-wire    a private server and real clients'
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'
+	@echo 'make loadtest      the load generator, build/loadtest'
+	@echo 'make check-profile  the folding and drawing of profiles'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

@@ -2,13 +2,13 @@
 # Installs what the tests need, builds, runs every kind of test, and ends with one line that sums
 # them all:   N passed, N failed
 #   bash test/run.sh             all kinds
-#   bash test/run.sh lint wire   only these, of: unit walk fuzz lint boundary regress wire crash
+#   bash test/run.sh lint wire   only these, of: unit walk fuzz lint profile boundary regress wire crash
 # FUZZ_SECONDS per fuzz target (5) and CRASH_ROUNDS (8) make the long ones longer.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 python=/usr/bin/python3  # Debian's, which has its packages; another may be first on PATH
-kinds=(unit walk fuzz lint boundary regress wire crash)
+kinds=(unit walk fuzz lint profile boundary regress wire crash)
 chosen=("${@:-${kinds[@]}}")
 results=build/test-results
 total_passed=0 total_failed=0 total_skipped=0
@@ -105,6 +105,7 @@ run_one() {
         walk) run_walk ;;
         fuzz) run_fuzz ;;
         lint) run_pytest lint -rP test/lint ;;
+        profile) run_pytest profile test/profile ;;
         boundary) run_boundary ;;
         regress) run_regress ;;
         wire) run_pytest wire -n 2 --dist loadfile test/wire ;;

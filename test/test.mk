@@ -1,15 +1,22 @@
 # Test targets, included by the Makefile.
 
 TEST_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -MMD -MP \
+    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -I. -MMD -MP \
     -DPGMQTT_PACKET_TABLES='"$(abspath test/packets)"'
 TEST_LIBS = -lgtest -lgtest_main -lxxhash -lpthread
 
-# The floors again, under sanitizers.
+# The floors again, under sanitizers, and of the load test what runs without a broker and a server.
 UNIT_SRCS = $(wildcard test/unit/*.cpp test/unit/*/*.cpp)
-UNIT_OBJS = $(CORE_SRCS:src/%.cpp=build/asan/%.o) $(UNIT_SRCS:%.cpp=build/asan/%.o)
+LOADTEST_TESTED = axis histogram meter payload plot process_usage report_html sample_series \
+    stream_tracker
+UNIT_OBJS = $(CORE_SRCS:src/%.cpp=build/asan/%.o) $(UNIT_SRCS:%.cpp=build/asan/%.o) \
+    $(LOADTEST_TESTED:%=build/asan/loadtest/%.o)
 
 build/asan/%.o: src/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
+
+build/asan/loadtest/%.o: loadtest/%.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
 
@@ -122,5 +129,9 @@ check-crash: all
 
 lint:
 	$(PYTEST) -rP test/lint
+
+.PHONY: check-profile
+check-profile:
+	$(PYTEST) test/profile
 
 -include $(UNIT_OBJS:.o=.d)

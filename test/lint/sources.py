@@ -28,7 +28,7 @@ def includes(path):
 
 
 def ours(*extensions):
-    return [path for path in files("src", "test", "loadtest") if path.suffix in extensions]
+    return [path for path in files("src", "test", "loadtest", "profile") if path.suffix in extensions]
 
 
 def report(checked, faults):

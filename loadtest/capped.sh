@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# The same point of load under caps on the server's CPU and memory. Each point has a server of its own:
+# a new cluster, nothing cached, nothing left from the point before.
+#   bash loadtest/capped.sh [options] -- MODE [options of loadtest MODE]
+#     --cpus LIST     cores, comma separated (0.5,1,2); "max" is no cap
+#     --memory LIST   bytes, or with K, M, G, comma separated (max)
+#     --setting N=V   of PostgreSQL; may be repeated
+#     --json FILE     where each point's line goes (build/capped.json)
+# The caps are control groups (version 2, else 1), for which one must be root. Without them taskset
+# caps the cores, in whole ones, and memory is not capped: the output says so.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fail() {
+    echo "capped.sh: $1" >&2
+    exit 2
+}
+
+# ---- within a point: called again by the harness, beside the running server ----
+
+v1=/sys/fs/cgroup
+group=pgmqtt-capped-$PPID
+
+cores_up() { awk -v cpus="$1" 'BEGIN { whole = int(cpus); print (whole < cpus) ? whole + 1 : whole }'; }
+
+# The postmaster and all it started; what it starts later inherits.
+server_pids() {
+    local postmaster
+    postmaster=$(head -n 1 "$PGHOST/data/postmaster.pid")
+    echo "$postmaster"
+    pgrep -P "$postmaster"
+}
+
+move_into() {
+    local pid
+    for pid in $(server_pids); do
+        # One that ended meanwhile needs no cap.
+        echo "$pid" >"$1/cgroup.procs" 2>/dev/null || [ ! -d "/proc/$pid" ] || return 1
+    done
+}
+
+cap_by_v2() {
+    local root=$1 controllers
+    controllers=$(cat "$root/cgroup.controllers" 2>/dev/null) || return 1
+    [[ " $controllers " == *" cpu "* && " $controllers " == *" memory "* ]] || return 1
+    echo "+cpu +memory" >"$root/cgroup.subtree_control" 2>/dev/null || return 1
+    mkdir "$root/$group" 2>/dev/null || return 1
+    made+=("$root/$group")
+    [ "$cpus" = max ] ||
+        awk -v cpus="$cpus" 'BEGIN { print int(cpus * 100000), 100000 }' >"$root/$group/cpu.max"
+    [ "$memory" = max ] || echo "$memory" >"$root/$group/memory.max"
+    move_into "$root/$group"
+}
+
+cap_by_v1() {
+    [ -f "$v1/cpu/cpu.cfs_quota_us" ] && [ -f "$v1/memory/memory.limit_in_bytes" ] || return 1
+    mkdir "$v1/cpu/$group" 2>/dev/null && made+=("$v1/cpu/$group") || return 1
+    mkdir "$v1/memory/$group" 2>/dev/null && made+=("$v1/memory/$group") || return 1
+    [ "$cpus" = max ] ||
+        awk -v cpus="$cpus" 'BEGIN { print int(cpus * 100000) }' \
+            >"$v1/cpu/$group/cpu.cfs_quota_us"
+    [ "$memory" = max ] || echo "$memory" >"$v1/memory/$group/memory.limit_in_bytes"
+    move_into "$v1/cpu/$group" && move_into "$v1/memory/$group"
+}
+
+cap_by_taskset() {
+    [ "$memory" = max ] || echo "capped.sh: no control groups here: memory is not capped" >&2
+    [ "$cpus" = max ] && return
+    local last pid
+    last=$(($(cores_up "$cpus") - 1))
+    [ "$last" -lt "$(nproc)" ] || last=$(($(nproc) - 1))
+    echo "capped.sh: no control groups here: cores 0-$last by taskset" >&2
+    for pid in $(server_pids); do
+        taskset -a -p -c "0-$last" "$pid" >/dev/null || [ ! -d "/proc/$pid" ] || return 1
+    done
+}
+
+remove_groups() {
+    # Their processes go back where they came from; the server ends after this.
+    local directory pid
+    for directory in "${made[@]}"; do
+        while read -r pid; do
+            echo "$pid" >"$(dirname "$directory")/cgroup.procs" 2>/dev/null || true
+        done <"$directory/cgroup.procs"
+        rmdir "$directory" 2>/dev/null || echo "capped.sh: $directory is left; rmdir it" >&2
+    done
+}
+
+run_point() {
+    cpus=$1 memory=$2 json=$3
+    shift 3
+    made=()
+    trap remove_groups EXIT
+    cap_by_v2 "$v1" || cap_by_v2 "$v1/unified" || cap_by_v1 || cap_by_taskset ||
+        fail "the server cannot be capped; run as root, or install util-linux for taskset"
+    local mode=$1
+    shift
+    build/loadtest "$mode" --port "$MQTT_PORT" \
+        --pg "host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" \
+        --label "$mode, $cpus cpus, $memory memory" --json "$json" "$@"
+}
+
+if [ "${1:-}" = --point ]; then
+    shift
+    run_point "$@"
+    exit
+fi
+
+# ---- all points ----
+
+cpu_list=0.5,1,2 memory_list=max json=build/capped.json
+settings=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    [ $# -ge 2 ] || fail "$1 needs a value, or is unknown; the head of this file lists the options"
+    case $1 in
+        --cpus) cpu_list=$2 ;;
+        --memory) memory_list=$2 ;;
+        --setting) settings+=(-c "$2") ;;
+        --json) json=$2 ;;
+        *) fail "$1 is unknown; the head of this file lists the options" ;;
+    esac
+    shift 2
+done
+[ "${1:-}" = -- ] && [ $# -ge 2 ] || fail "give -- MODE [options]; see build/loadtest --help"
+shift
+
+make -s all loadtest
+failed=0
+for memory in ${memory_list//,/ }; do
+    for cpus in ${cpu_list//,/ }; do
+        /usr/bin/python3 test/harness/server.py "${settings[@]}" -- \
+            bash loadtest/capped.sh --point "$cpus" "$memory" "$json" "$@" || failed=1
+    done
+done
+exit "$failed"

@@ -1,0 +1,41 @@
+#include "loadtest/cleanup.h"
+
+#include "loadtest/guest.h"
+#include "loadtest/party.h"
+#include "loadtest/sender.h"
+
+namespace pgmqtt::loadtest {
+namespace {
+
+constexpr size_t kAtOnce = 100;
+constexpr Nanos kPatience = 30 * kSecond;
+
+}  // namespace
+
+void forget_sessions(const Options& options, EventLoop& loop, const std::vector<std::string>& ids) {
+    Meter meter;
+    Attendance attendance;
+    std::vector<std::unique_ptr<Guest>> guests;
+    for (const std::string& id : ids)
+        guests.push_back(std::make_unique<Guest>(options.client, client_options(options, id),
+                                                 std::vector<std::string>{}, uint8_t{0}, loop,
+                                                 meter, attendance));
+    gather(loop, attendance, guests.size(), kAtOnce, [&](size_t i) { guests[i]->connect(); });
+    for (auto& guest : guests) guest->disconnect();
+}
+
+void clear_retained(const Options& options, const std::string& id, EventLoop& loop,
+                    const std::vector<std::string>& topics) {
+    Options acknowledged = options;
+    acknowledged.qos = 1;
+    Meter meter;
+    Attendance attendance;
+    Sender sender(acknowledged, id, true, loop, meter, attendance);
+    gather(loop, attendance, 1, 1, [&](size_t) { sender.connect(); });
+    sender.send_all(loop, topics.size(), kPatience, [&](uint64_t i, Nanos) {
+        return Sender::Message{topics[i], {}};
+    });
+    sender.disconnect();
+}
+
+}  // namespace pgmqtt::loadtest

@@ -1,0 +1,125 @@
+#include "loadtest/window.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "loadtest/cpu_clock.h"
+
+namespace pgmqtt::loadtest {
+namespace {
+
+constexpr double kCeiling = 0.9;  // busier, and the loader itself may be what was measured
+
+SamplerOptions what_to_sample(const Options& options) {
+    SamplerOptions watched;
+    watched.conninfo = options.pg;
+    if (options.pg.empty() && options.broker_pid != 0)
+        watched.processes.push_back({"broker", options.broker_pid});
+    return watched;
+}
+
+}  // namespace
+
+Window::Window(const Options& options)
+    : broker_pid_(options.broker_pid), sampler_(what_to_sample(options)) {
+    sampler_.start();
+}
+
+void Window::open() {
+    sampler_.mark_measured();
+    if (broker_pid_ != 0) broker_before_ = process_cpu(broker_pid_);
+    threads_before_ = own_threads_cpu();
+    loader_before_ = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+    opened_at_ = monotonic_now();
+}
+
+void Window::close() {
+    closed_at_ = monotonic_now();
+    loader_after_ = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+    if (broker_pid_ != 0) broker_after_ = process_cpu(broker_pid_);
+    threads_after_ = own_threads_cpu();
+}
+
+void Window::fill(RunResult& result) {
+    sampler_.stop();
+    result.samples = sampler_.series();
+    double span = std::max(1.0, static_cast<double>(closed_at_ - opened_at_));
+    auto operations = static_cast<double>(std::max<uint64_t>(1, result.operations));
+    result.broker_pid = broker_pid_;
+    if (broker_before_ && broker_after_) {
+        auto used = static_cast<double>(*broker_after_ - *broker_before_);
+        result.broker_cpu_us_per_operation = used / 1000 / operations;
+        result.broker_cpu_fraction = used / span;
+    } else if (broker_pid_ != 0) {
+        result.errors.push_back("process " + std::to_string(broker_pid_) +
+                                " ended, or cannot be looked at; check --broker-pid");
+    }
+    result.loader_cpu_us_per_operation =
+        static_cast<double>(loader_after_ - loader_before_) / 1000 / operations;
+    result.loader_busiest_thread =
+        static_cast<double>(busiest_thread(threads_before_, threads_after_)) / span;
+    if (result.loader_busiest_thread > kCeiling) {
+        char text[200];
+        std::snprintf(text, sizeof text,
+                      "the loader was the ceiling: its busiest thread was on a CPU %.0f %% of the "
+                      "time; use --client raw, --threads, larger --window, or fewer clients",
+                      100 * result.loader_busiest_thread);
+        result.warnings.emplace_back(text);
+    }
+}
+
+BrokerSpan::BrokerSpan(int pid) : pid_(pid), began_(monotonic_now()), ended_(began_) {
+    if (pid_ != 0) before_ = process_cpu(pid_);
+}
+
+void BrokerSpan::stop() {
+    ended_ = monotonic_now();
+    if (pid_ != 0) after_ = process_cpu(pid_);
+}
+
+double BrokerSpan::seconds() const {
+    return std::max(to_seconds(ended_ - began_), 1e-9);
+}
+
+double BrokerSpan::cpu_us() const {
+    return before_ && after_ ? static_cast<double>(*after_ - *before_) / 1000 : -1;
+}
+
+RunResult new_result(const Options& options) {
+    RunResult result;
+    result.label = options.label;
+    result.mode = options.mode;
+    result.options = describe(options);
+    result.warmup_seconds = options.warmup;
+    char text[32];
+    time_t now = time(nullptr);
+    tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    result.started_at = text;
+    return result;
+}
+
+void judge(RunResult& result, const Options& options) {
+    const Counters& c = result.counters;
+    double seconds = std::max(result.measured_seconds, 1e-9);
+    result.operations_per_second = static_cast<double>(result.operations) / seconds;
+    auto complain = [&](uint64_t count, const char* what) {
+        if (count != 0) result.errors.push_back(std::to_string(count) + " " + what);
+    };
+    complain(c.lost, "messages were lost; was a queue limit of the broker reached?");
+    // QoS 1 may repeat, but not on a connection that stands.
+    complain(c.duplicated, "messages came twice");
+    complain(c.misordered, "messages came out of order");
+    complain(c.corrupt, "messages were not what was sent");
+    complain(c.failed, "operations failed; see the reasons and the broker's log");
+    uint64_t unanswered = c.sent > c.acknowledged ? c.sent - c.acknowledged : 0;
+    if (options.qos != 0 && c.failed == 0)
+        complain(unanswered, "publishes were never acknowledged");
+    if (result.operations == 0) result.errors.emplace_back("nothing happened in the window");
+}
+
+}  // namespace pgmqtt::loadtest
