@@ -66,7 +66,8 @@ void Broker::State::end_session(Session& session) {
     sessions_.erase(sessions_.find(session.client_id));
 }
 
-// Until this batch is stored, a session of the client that ended would be back after a crash. 0: no.
+// Until this batch is stored, a session of the client that ended would be back after a crash. 0:
+// no.
 uint64_t Broker::State::unstored_end_of(ByteView client_id) {
     if (last_unstored_end_ <= pending_.stored_batch()) unstored_ends_.clear();
     auto found = unstored_ends_.find(client_id);

@@ -9,6 +9,7 @@ import os
 import random
 import threading
 
+from harness.rawmqtt import RawClient
 from harness.server import Server
 from harness.waiting import wait_for
 from session_clients import Publisher, Subscriber
@@ -105,3 +106,29 @@ def test_acknowledged_messages_reach_a_persistent_session():
         f"{len(subscriber.arrived[publisher.client_id])} arrived"
         for qos, publisher in enumerate(publishers, 1))
         + f", 0 lost, 0 duplicates of QoS 2 ({said})")
+
+
+def test_a_session_discarded_by_a_clean_start_stays_gone():
+    """The CONNACK of a clean start promises it [MQTT-3.1.2-4]."""
+    with Server() as server:
+        for number in range(10):
+            def connect(client_id, clean):
+                client = RawClient(server.mqtt_port, 4)
+                connack = client.connect(client_id, clean=clean)
+                assert connack.code == 0
+                return client, connack.session_present
+
+            client, _ = connect(f"c{number}", False)
+            client.subscribe("x/#", 1)
+            client.vanish()
+            client, present = connect(f"c{number}", False)
+            assert present  # the premise
+            client.vanish()
+            client, present = connect(f"c{number}", True)
+            assert not present
+            server.kill9(everyone=True)
+            client.vanish()
+            server.start()
+            client, present = connect(f"c{number}", False)
+            assert not present
+            client.vanish()
