@@ -87,6 +87,18 @@ void QueueLedger::count_down(Use& use, uint64_t id) {
     in_doubt_ = true;
 }
 
+void QueueLedger::restore_delivery(uint64_t session_id, uint64_t sequence, uint64_t message_id) {
+    Use& use = use_of(session_id);
+    use.last_sequence = std::max(use.last_sequence, sequence);
+    count_up(use, message_id);
+}
+
+void QueueLedger::restore_received(uint64_t session_id, uint16_t packet_id, uint64_t id) {
+    Use& use = use_of(session_id);
+    use.received.insert(packet_position(use.received, packet_id), {packet_id, id});
+    count_up(use, id);
+}
+
 void QueueLedger::delivery(uint64_t session_id, uint64_t sequence, uint64_t was,
                            uint64_t message_id) {
     Use& use = use_of(session_id);

@@ -29,6 +29,10 @@ class QueueLedger {
     void add_id(uint64_t id);        // of a message or an identifier that was written
     void add_count(uint64_t count);  // added before, over or not: see `added`
 
+    // What was there before, when the log is read: without adding to `added`.
+    void restore_delivery(uint64_t session_id, uint64_t sequence, uint64_t message_id);
+    void restore_received(uint64_t session_id, uint16_t packet_id, uint64_t id);
+
     // `was`: the message that the delivery referred to before, if it did; only looked at when the
     // delivery is not new.
     void delivery(uint64_t session_id, uint64_t sequence, uint64_t was, uint64_t message_id);

@@ -188,10 +188,12 @@ void QueueReplay::apply(const QueueEntry& entry) {
     last_id_ = std::max(last_id_, entry.message_id);
     switch (entry.kind) {
         case QueueEntry::Kind::kDelivery:
+            ++added_;
             return write(queue, entry);
         case QueueEntry::Kind::kEnd:
             return end(queue, entry.number);
         case QueueEntry::Kind::kReceived:
+            ++added_;
             queue.received[static_cast<uint16_t>(entry.number)] = entry.message_id;
             return;
         case QueueEntry::Kind::kReleased:

@@ -75,6 +75,8 @@ class QueueReplay {
 
     // Of all entries, also those that are over.
     uint64_t last_id() const { return last_id_; }
+    // Deliveries and received identifiers, however often and whether over or not.
+    uint64_t added() const { return added_; }
 
    private:
     struct Slot {
@@ -111,6 +113,7 @@ class QueueReplay {
     std::vector<std::string> identifiers_;
     std::unordered_map<std::string, uint32_t> identifier_index_;
     uint64_t last_id_ = 0;
+    uint64_t added_ = 0;
 };
 
 template <class Take>
