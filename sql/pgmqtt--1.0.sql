@@ -522,6 +522,8 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT dropped_too_large bigint,
     OUT dropped_expired bigint,
     OUT dropped_retained_limit bigint,
+    OUT dropped_missing bigint,
+    OUT publishes_overdue bigint,
     OUT publishes_refused bigint,
     OUT pauses bigint,
     OUT clients bigint,

@@ -2,6 +2,7 @@
 // which is too much for what every session has several of.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -19,6 +20,13 @@ class Fifo {
     const T& operator[](size_t index) const { return items_[head_ + index]; }
 
     void push_back(T item) { items_.push_back(std::move(item)); }
+
+    void prepend(std::vector<T> items) {
+        items.reserve(items.size() + size());
+        for (size_t i = head_; i < items_.size(); ++i) items.push_back(std::move(items_[i]));
+        items_ = std::move(items);
+        head_ = 0;
+    }
 
     void pop_front() {
         items_[head_] = T();  // what it held is released now, not when the block moves up
@@ -58,6 +66,12 @@ class Fifo {
         items_.resize(kept);
         head_ = 0;
         if (items_.empty()) clear();
+    }
+
+    template <class Less>
+    void sort(Less less) {
+        auto first = items_.begin() + static_cast<std::ptrdiff_t>(head_);
+        if (!std::is_sorted(first, items_.end(), less)) std::sort(first, items_.end(), less);
     }
 
     void clear() {
