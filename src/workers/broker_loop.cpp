@@ -185,6 +185,14 @@ void BrokerLoop::receive_store() {
             case BatchKind::kCommand:
                 carry_out(batch);
                 break;
+            case BatchKind::kFetched:
+                broker_.fetched(batch, now_);
+                break;
+            case BatchKind::kMove: {
+                broker::MoveRecord record;
+                while (batch.next(record)) broker_.move(record, now_);
+                break;
+            }
             default:
                 break;
         }
@@ -238,6 +246,7 @@ void BrokerLoop::carry_out_turn() {
         store_sent_ = broker_.store_batch();
         store_.send(turn.store.finish(store_sent_));
     }
+    if (!turn.fetch.empty()) store_.send(turn.fetch.finish(broker_.fetch_batch()));
     if (!turn.sink.empty()) sink_.send(turn.sink.finish(broker_.sink_batch()));
     for (uint64_t number : turn.publishes_done)
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));
