@@ -1,8 +1,8 @@
-// Clients of all versions with all kinds of sessions do random things, the store answers late, gives
-// messages back late, cleans its log and forgets what it was asked for; the broker dies and comes
-// back with what was stored. A model says what every client must receive: nothing lost, nothing
-// twice that must come once, nothing out of order, no QoS 2 before it is stored, nothing left
-// behind.
+// Clients of all versions with all kinds of sessions do random things, the store answers late,
+// gives messages back late, cleans its log and forgets what it was asked for; the broker dies and
+// comes back with what was stored. A model says what every client must receive: nothing lost,
+// nothing twice that must come once, nothing out of order, no QoS 2 before it is stored, nothing
+// left behind.
 //
 // PGMQTT_WALK_STEPS and PGMQTT_WALK_SEED are for long runs by hand.
 #include <array>
