@@ -186,8 +186,7 @@ bool Broker::State::fits_queue(const Session& session, Qos qos, size_t bytes) co
         return far_entries_ * sizeof(StoredEntry) < config_.max_memory / 2;
     }
     Pressure now = pressure();
-    return now == Pressure::kNone ||
-           (now == Pressure::kCrowded && session.queued() < kShortQueue);
+    return now == Pressure::kNone || (now == Pressure::kCrowded && session.queued() < kShortQueue);
 }
 
 // False when the message is dropped.

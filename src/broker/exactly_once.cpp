@@ -55,8 +55,8 @@ void Broker::State::owe_pubrec(Connection& c, uint16_t packet_id, const Routed& 
     }
 }
 
-void Broker::State::record_received(Session& session, uint16_t packet_id,
-                                    ReceivedPublish& received, Pending::PublishId waiting) {
+void Broker::State::record_received(Session& session, uint16_t packet_id, ReceivedPublish& received,
+                                    Pending::PublishId waiting) {
     if (!session.persistent || received.stored_id != 0) return;
     received.stored_id = ++last_id_;
     put_received(session, packet_id, received.stored_id, StoreKind::kReceived, waiting);

@@ -92,9 +92,8 @@ bool Broker::State::look_through(Moving& moving) {
         moving.below = UINT64_MAX;
     }
     if (!found.empty()) {
-        std::sort(found.begin(), found.end(), [](const MoveRef& a, const MoveRef& b) {
-            return a.message_id > b.message_id;
-        });
+        std::sort(found.begin(), found.end(),
+                  [](const MoveRef& a, const MoveRef& b) { return a.message_id > b.message_id; });
         move_refs_ += found.size();
         moving.chunks.push_back(std::move(found));
     }

@@ -95,7 +95,8 @@ void Pending::store_done(uint64_t batch, std::vector<FinishedPublish>& finished)
 }
 
 base::MonoTime Pending::first_unreported() const {
-    if (store_batches_.empty() || store_batches_[store_batches_.size() - 1].number <= overdue_batch_)
+    if (store_batches_.empty() ||
+        store_batches_[store_batches_.size() - 1].number <= overdue_batch_)
         return base::kNever;
     uint64_t first = store_batches_[0].number;
     return store_batches_[overdue_batch_ < first ? 0 : overdue_batch_ + 1 - first].sent;
@@ -178,8 +179,8 @@ void Pending::resend_sink(BatchWriter& batch) {
 void Pending::end_turn(const BatchWriter& store, const BatchWriter& sink, base::MonoTime now) {
     if (!store.empty()) {
         base::MonoTime sent = std::min(now, std::exchange(resent_since_, base::kNever));
-        store_batches_.push_back({store_batch_++, store.count(), sent,
-                                  std::string(store.records()), std::exchange(store_parts_, {})});
+        store_batches_.push_back({store_batch_++, store.count(), sent, std::string(store.records()),
+                                  std::exchange(store_parts_, {})});
     }
     if (!sink.empty()) {
         uint32_t unanswered = sink.count() - std::exchange(answered_in_turn_, 0);

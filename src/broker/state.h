@@ -261,8 +261,7 @@ class Broker::State {
     void look_ahead(Session& session);
     bool refill(Session& session);
     bool ask(Session& session, Delivery& delivery);
-    void answer_waiter(const Fetch::Waiter& waiter, uint64_t message_id,
-                       const MessagePtr& message);
+    void answer_waiter(const Fetch::Waiter& waiter, uint64_t message_id, const MessagePtr& message);
     Delivery* find_asked(Session& session, uint64_t sequence);
     void drop_missing(Session& session, uint64_t sequence);
     void fetch_more();

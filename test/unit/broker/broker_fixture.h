@@ -243,7 +243,8 @@ class BrokerTest : public ::testing::Test {
         BatchWriter writer(BatchKind::kFetched);
         uint64_t number = 0;
         uint64_t stored = unstored_.empty() ? last_batch_ : unstored_.front().first - 1;
-        while (writer.count() < count && !unfetched_.empty() && unfetched_.front().behind <= stored) {
+        while (writer.count() < count && !unfetched_.empty() &&
+               unfetched_.front().behind <= stored) {
             Wanted wanted = unfetched_.front();
             if (number != 0 && number != wanted.number) break;
             number = wanted.number;

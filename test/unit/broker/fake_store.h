@@ -131,6 +131,7 @@ class FakeStore {
             case StoreKind::kMessage:
                 ++written_messages_;
                 messages_[record.message_id] = bytes;
+                touched_.insert(record.message_id);
                 return;
             case StoreKind::kCopy:
                 ++copies_;
@@ -138,12 +139,14 @@ class FakeStore {
                 return;
             case StoreKind::kDelivery:
                 EXPECT_TRUE(messages_.contains(record.message_id) || !strict_);
+                forget_delivery(delivery);
                 deliveries_[delivery] = bytes;
+                ++uses_[record.message_id];
                 return;
             case StoreKind::kDeliveryEnd:
                 if (auto found = deliveries_.find(delivery); found != deliveries_.end()) {
                     EXPECT_EQ(read(found->second).message_id, record.message_id);
-                    deliveries_.erase(found);
+                    forget_delivery(delivery);
                 } else if (strict_) {
                     ADD_FAILURE() << "end of a delivery that is not there";
                 }
@@ -178,6 +181,16 @@ class FakeStore {
         std::string bytes;
         put_store_record(bytes, copied);
         messages_[record.message_id] = bytes;
+        touched_.insert(record.message_id);
+    }
+
+    void forget_delivery(const std::pair<uint64_t, uint64_t>& key) {
+        auto found = deliveries_.find(key);
+        if (found == deliveries_.end()) return;
+        uint64_t message = read(found->second).message_id;
+        touched_.insert(message);
+        if (--uses_[message] == 0) uses_.erase(message);
+        deliveries_.erase(found);
     }
 
     void moved(const StoreRecord& record) {
@@ -195,9 +208,10 @@ class FakeStore {
 
     // What no delivery needs at the end of a batch nothing may refer to any more.
     void forget_unused() {
-        std::set<uint64_t> used;
-        for (const auto& [key, bytes] : deliveries_) used.insert(read(bytes).message_id);
-        std::erase_if(messages_, [&](const auto& entry) { return !used.contains(entry.first); });
+        for (uint64_t id : touched_) {
+            if (!uses_.contains(id)) messages_.erase(id);
+        }
+        touched_.clear();
     }
 
     template <class Map>
@@ -215,6 +229,8 @@ class FakeStore {
     std::map<uint64_t, std::string> sessions_;
     std::map<std::pair<uint64_t, std::string>, std::string> subscriptions_;
     std::map<uint64_t, std::string> messages_;
+    std::map<uint64_t, size_t> uses_;  // by deliveries
+    std::set<uint64_t> touched_;       // in this batch
     std::map<std::pair<uint64_t, uint64_t>, std::string> deliveries_;
     std::map<std::pair<uint64_t, uint16_t>, std::string> received_;
 };
