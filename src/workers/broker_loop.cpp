@@ -194,14 +194,6 @@ void BrokerLoop::receive_store() {
             case BatchKind::kCommand:
                 carry_out(batch);
                 break;
-            case BatchKind::kFetched:
-                broker_.fetched(batch, now_);
-                break;
-            case BatchKind::kMove: {
-                broker::MoveRecord record;
-                while (batch.next(record)) broker_.move(record, now_);
-                break;
-            }
             default:
                 break;
         }
