@@ -42,7 +42,7 @@ FUZZ_SECONDS ?= 30
 FUZZ_CXX ?= clang++
 FUZZ_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(WARNINGS) -Isrc
-FUZZ_TARGETS = decode frame broker
+FUZZ_TARGETS = decode frame broker queue
 FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp src/broker/*.cpp)
 FUZZ_OBJS = $(FUZZ_SRCS:src/%.cpp=build/fuzz/obj/%.o)
 

@@ -7,6 +7,7 @@
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
+#include "store/blockers.h"
 
 namespace pgmqtt::store {
 
@@ -237,8 +238,10 @@ void Store::not_written(const pg::Error& error) {
 
 void Store::failed(const pg::Error& error) {
     if (retry_delay_.count() == 0) {
+        pg::Error told = error;
+        if (error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) told.detail = lock_holders();
         pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
-                error);
+                told);
         retry_delay_ = kFirstRetry;
     } else {
         retry_delay_ = std::min(retry_delay_ * 2, kLastRetry);

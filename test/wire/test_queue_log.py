@@ -174,6 +174,64 @@ def test_a_lock_on_a_segment_is_passed_by(new_server, topic):
     assert "could not write" not in server.log_text()
 
 
+def test_who_locks_all_of_it_is_named(new_server, topic):
+    """Acknowledgements wait; the log says once for whom. QoS 0 goes on."""
+    server = new_server().start()
+    port = server.mqtt_port
+    subscribed(port, "away", f"{topic}/queued")
+    locker = server.connect(autocommit=False)
+    locker.cursor().execute("LOCK TABLE pgmqtt.message")
+    pid = locker.info.backend_pid
+    with RawClient(port, timeout=20) as publisher, RawClient(port) as watcher:
+        publisher.connect()
+        watcher.connect()
+        watcher.subscribe(f"{topic}/live")
+        publisher.send(publish_frame(f"{topic}/queued", "%08d" % 1, 1, packet_id=1))
+        server.wait_for(lambda: f"Process {pid} holds AccessExclusiveLock on pgmqtt.message" in
+                        server.log_text(), "the holder is named")
+        watcher.publish(f"{topic}/live", "x", 0)
+        assert watcher.expect(PUBLISH).payload == b"x"
+        publisher.expect_nothing_before_ping()
+        locker.rollback()
+        assert publisher.expect(PUBACK).packet_id == 1
+    locker.close()
+    assert server.log_text().count("pgmqtt store could not write") == 1
+    assert drain(port, "away", 1) == [1]
+
+
+def test_a_read_only_server_withholds_acknowledgements(new_server, topic):
+    server = new_server().start()
+    port = server.mqtt_port
+    subscribed(port, "away", topic)
+    server.configure(default_transaction_read_only="on")
+    server.reload()
+    time.sleep(0.3)
+    with RawClient(port, timeout=20) as publisher:
+        publisher.connect()
+        publisher.send(publish_frame(topic, "%08d" % 1, 1, packet_id=1))
+        server.wait_for(lambda: "pgmqtt store could not write" in server.log_text(), "a line")
+        publisher.expect_nothing_before_ping()
+        server.configure(default_transaction_read_only=None)
+        server.reload()
+        assert publisher.expect(PUBACK).packet_id == 1
+    assert drain(port, "away", 1) == [1]
+
+
+def test_a_missing_segment_is_named(new_server, topic):
+    server = new_server().start()
+    port = server.mqtt_port
+    subscribed(port, "away", topic)
+    server.psql("ALTER TABLE pgmqtt.message_1 RENAME TO mine")
+    with RawClient(port, timeout=20) as publisher:
+        publisher.connect()
+        publisher.send(publish_frame(topic, "%08d" % 1, 1, packet_id=1))
+        server.wait_for(lambda: 'table "pgmqtt.message_1" of the extension is missing' in
+                        server.log_text(), "a line")
+        server.psql("ALTER TABLE pgmqtt.mine RENAME TO message_1")
+        assert publisher.expect(PUBACK).packet_id == 1
+    assert drain(port, "away", 1) == [1]
+
+
 def test_a_reader_of_the_oldest_segment_delays_only_its_truncation(new_server, topic):
     server = new_server(conf=BIG).start()
     port = server.mqtt_port
