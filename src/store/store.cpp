@@ -179,6 +179,10 @@ void Store::written(const broker::SessionNetEffect& net) {
     }
     outbox_.removed();
     commands_.removed();
+    recovered();
+}
+
+void Store::recovered() {
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
 }
@@ -186,7 +190,10 @@ void Store::written(const broker::SessionNetEffect& net) {
 void Store::answer_fetches() {
     if (!fetches_.pending() || inherited_ || Clock::now() < retry_at_) return;
     pg::Status status = fetches_.answer(logged_, unlogged_, batches_.empty(), link_);
-    if (!status) failed(status.error());
+    if (!status)
+        failed(status.error());
+    else if (batches_.empty())
+        recovered();
 }
 
 void Store::tend_logs() {
@@ -201,7 +208,7 @@ void Store::tend(QueueLog& log) {
     pg::Status status = base::Done{};
     if (log.in_doubt()) status = log.load();
     if (status && log.has_drained()) status = log.truncate();
-    if (!status) failed(status.error());
+    if (!status) tend_failed(status.error());
     if (!status || log.in_doubt() || log.has_drained()) tend_at_ = Clock::now() + kTendRetry;
     uint64_t up_to = log.wants_moved();
     if (up_to == 0 || !link_.connected() || inherited_) return;
@@ -224,6 +231,12 @@ void Store::forget_batches() {
 void Store::say_what_is_written() {
     if (inherited_ || pg::shared()->store_epoch.exchange(epoch_) == epoch_) return;
     pg::wake(pg::Worker::kBroker);
+}
+
+// It only grows meanwhile.
+void Store::tend_failed(const pg::Error& error) {
+    if (std::exchange(tend_problem_, error.message) != error.message)
+        pg::log(WARNING, "pgmqtt store could not truncate its queue; it tries again", error);
 }
 
 // Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses

@@ -199,24 +199,6 @@ def test_who_locks_all_of_it_is_named(new_server, topic):
     assert drain(port, "away", 1) == [1]
 
 
-def test_a_read_only_server_withholds_acknowledgements(new_server, topic):
-    server = new_server().start()
-    port = server.mqtt_port
-    subscribed(port, "away", topic)
-    server.configure(default_transaction_read_only="on")
-    server.reload()
-    time.sleep(0.3)
-    with RawClient(port, timeout=20) as publisher:
-        publisher.connect()
-        publisher.send(publish_frame(topic, "%08d" % 1, 1, packet_id=1))
-        server.wait_for(lambda: "pgmqtt store could not write" in server.log_text(), "a line")
-        publisher.expect_nothing_before_ping()
-        server.configure(default_transaction_read_only=None)
-        server.reload()
-        assert publisher.expect(PUBACK).packet_id == 1
-    assert drain(port, "away", 1) == [1]
-
-
 def test_a_missing_segment_is_named(new_server, topic):
     server = new_server().start()
     port = server.mqtt_port
