@@ -7,7 +7,6 @@
 // PGMQTT_WALK_STEPS and PGMQTT_WALK_SEED are for long runs by hand.
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -17,16 +16,6 @@
 
 namespace pgmqtt::broker {
 namespace {
-
-constexpr size_t kPeers = 10;
-constexpr uint32_t kShortExpiry = 20;   // seconds; time goes on by parts of one
-constexpr uint32_t kLongExpiry = 5000;  // also what sessions of 3.x get
-constexpr uint16_t kMaxInflight = 7;
-
-unsigned long setting(const char* name, unsigned long otherwise) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? std::strtoul(value, nullptr, 10) : otherwise;
-}
 
 class SessionWalkTest : public BrokerTest {
    protected:
