@@ -32,17 +32,22 @@ void MessageIndex::add(int slot, uint64_t message_id, pg::RowPlace row) {
         if (message_id < segment.rows.back().first) segment.sorted = false;
     }
     segment.rows.emplace_back(message_id, row);
+    // Read back by session, a message comes once for each that waits for it.
+    if (!segment.sorted && segment.rows.size() >= segment.tidy_at) tidy(segment);
+}
+
+void MessageIndex::tidy(Segment& segment) {
+    constexpr size_t kLeast = 1 << 16;
+    std::sort(segment.rows.begin(), segment.rows.end());
+    segment.rows.erase(std::unique(segment.rows.begin(), segment.rows.end()), segment.rows.end());
+    segment.sorted = true;
+    segment.tidy_at = std::max(kLeast, segment.rows.size() * 2);
 }
 
 // The later one of an id that was written twice.
 const MessageIndex::Row* MessageIndex::find(Segment& segment, uint64_t message_id) {
     if (segment.rows.empty()) return nullptr;
-    if (!segment.sorted) {
-        std::sort(segment.rows.begin(), segment.rows.end());
-        segment.rows.erase(std::unique(segment.rows.begin(), segment.rows.end()),
-                           segment.rows.end());
-        segment.sorted = true;
-    }
+    if (!segment.sorted) tidy(segment);
     if (message_id < segment.rows.front().first || message_id > segment.rows.back().first)
         return nullptr;
     auto behind = std::upper_bound(segment.rows.begin(), segment.rows.end(), message_id,

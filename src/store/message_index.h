@@ -30,10 +30,12 @@ class MessageIndex {
     struct Segment {
         std::vector<Row> rows;  // by id
         bool sorted = true;
+        size_t tidy_at = 0;
         bool scanned = false;
         uint32_t file = 0;
     };
 
+    static void tidy(Segment& segment);
     static const Row* find(Segment& segment, uint64_t message_id);
 
     Segment segments_[kSegments];

@@ -208,7 +208,11 @@ void Store::tend(QueueLog& log) {
     pg::Status status = base::Done{};
     if (log.in_doubt()) status = log.load();
     if (status && log.has_drained()) status = log.truncate();
-    if (!status) tend_failed(status.error());
+    std::string& problem = tend_problems_[static_cast<int>(log.kind())];
+    if (!status && problem != status.error().message)
+        pg::log(WARNING, "pgmqtt store could not truncate its queue, which grows; it tries again",
+                status.error());
+    problem = status ? std::string() : status.error().message;
     if (!status || log.in_doubt() || log.has_drained()) tend_at_ = Clock::now() + kTendRetry;
     uint64_t up_to = log.wants_moved();
     if (up_to == 0 || !link_.connected() || inherited_) return;
@@ -231,12 +235,6 @@ void Store::forget_batches() {
 void Store::say_what_is_written() {
     if (inherited_ || pg::shared()->store_epoch.exchange(epoch_) == epoch_) return;
     pg::wake(pg::Worker::kBroker);
-}
-
-// It only grows meanwhile.
-void Store::tend_failed(const pg::Error& error) {
-    if (std::exchange(tend_problem_, error.message) != error.message)
-        pg::log(WARNING, "pgmqtt store could not truncate its queue; it tries again", error);
 }
 
 // Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <string>
 
 #include "base/time.h"
@@ -49,7 +50,6 @@ class Store {
     void answer_fetches();
     void tend_logs();
     void tend(QueueLog& log);
-    void tend_failed(const pg::Error& error);
     void recovered();
     void not_written(const pg::Error& error);
     void failed(const pg::Error& error);
@@ -75,8 +75,8 @@ class Store {
     Handover<Commands> commands_;
 
     Clock::time_point last_write_{};
-    Clock::time_point tend_at_{};  // after a log could not be truncated
-    std::string tend_problem_;
+    Clock::time_point tend_at_{};                      // after a log could not be truncated
+    std::string tend_problems_[std::size(kLogKinds)];  // told already
     Clock::time_point retry_at_{};
     std::chrono::milliseconds retry_delay_{0};
 };
