@@ -439,6 +439,13 @@ COMMENT ON FUNCTION pgmqtt.queued_deliveries() IS 'What the queue''s log says is
 REVOKE ALL ON FUNCTION pgmqtt.queued_deliveries() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.queued_deliveries() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
+CREATE FUNCTION pgmqtt.queued_sessions(OUT session_id bigint, OUT queued bigint,
+    OUT queued_bytes bigint, OUT oldest_queued_at timestamptz) RETURNS SETOF record
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'pgmqtt_queued_sessions';
+COMMENT ON FUNCTION pgmqtt.queued_sessions() IS 'How much the queue''s log says is not acknowledged. View pgmqtt.sessions shows it';
+REVOKE ALL ON FUNCTION pgmqtt.queued_sessions() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.queued_sessions() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
 CREATE FUNCTION pgmqtt.received_packets(OUT session_id bigint, OUT packet_id int,
     OUT message_id bigint) RETURNS SETOF record
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'pgmqtt_received_packets';
@@ -466,18 +473,12 @@ CREATE VIEW pgmqtt.sessions AS
                 THEN s.disconnected_at + pg_catalog.make_interval(secs => s.expiry_interval)
            END AS expires_at,
            n.subscriptions, COALESCE(q.queued, 0) AS queued,
-           COALESCE(q.queued_bytes, 0)::bigint AS queued_bytes, q.oldest_queued_at
+           COALESCE(q.queued_bytes, 0) AS queued_bytes, q.oldest_queued_at
     FROM pgmqtt.session s
     CROSS JOIN LATERAL (
         SELECT count(*) AS subscriptions
         FROM pgmqtt.session_subscription u WHERE u.session_id = s.session_id) n
-    LEFT JOIN (
-        SELECT d.session_id, count(*) AS queued, sum(d.bytes) AS queued_bytes,
-               min(m.received_at) AS oldest_queued_at
-        FROM pgmqtt.queued_deliveries() d LEFT JOIN (
-            SELECT message_id, min(received_at) AS received_at FROM pgmqtt.message GROUP BY 1) m
-            USING (message_id)
-        GROUP BY d.session_id) q USING (session_id);
+    LEFT JOIN pgmqtt.queued_sessions() q USING (session_id);
 COMMENT ON VIEW pgmqtt.sessions IS 'Sessions that outlive their connection, and what is stored for them. Sessions that end with their connection are not stored and not shown';
 
 CREATE VIEW pgmqtt.subscriptions AS

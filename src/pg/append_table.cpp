@@ -145,7 +145,7 @@ void TableAppender::close() {
 // --- reading
 
 TableReader::TableReader(Oid table)
-    : table_(table_open(table, NoLock)),
+    : table_(table_open(table, AccessShareLock)),
       slot_(table_slot_create(table_, nullptr)),
       blocks_(RelationGetNumberOfBlocks(table_)) {}
 
@@ -171,7 +171,7 @@ RowPlace TableReader::place() const {
 void TableReader::close() {
     if (scan_ != nullptr) table_endscan(scan_);
     ExecDropSingleTupleTableSlot(slot_);
-    table_close(table_, NoLock);
+    table_close(table_, AccessShareLock);
 }
 
 }  // namespace pgmqtt::pg

@@ -67,7 +67,8 @@ class TableAppender {
 
 class TableReader {
    public:
-    // The caller holds AccessShareLock. Reads with the active snapshot.
+    // With AccessShareLock from here to close(): whoever has read must not keep the table from
+    // being truncated until its transaction ends. Reads with the active snapshot.
     explicit TableReader(Oid table);
 
     Relation table() const { return table_; }

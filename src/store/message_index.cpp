@@ -71,7 +71,8 @@ TupleTableSlot* MessageReader::read(uint64_t message_id) {
         int slot = slot_of(place);
         if (slot < 0) return nullptr;
         pg::TableReader& table = reader(slot);
-        if (pg::file_of(table.table()) == index_->file(slot)) {
+        uint32_t file = index_->file(slot);
+        if (file == 0 || file == pg::file_of(table.table())) {
             TupleTableSlot* row = table.at(row_of(place));
             bool null = false;
             if (row != nullptr &&
@@ -87,7 +88,6 @@ TupleTableSlot* MessageReader::read(uint64_t message_id) {
 pg::TableReader& MessageReader::reader(int slot) {
     if (readers_[slot] == nullptr) {
         Oid table = pg::table_id(SegmentName(kind_, slot).message);
-        pg::lock(table, AccessShareLock);
         readers_[slot] = new (palloc(sizeof(pg::TableReader))) pg::TableReader(table);
     }
     return *readers_[slot];

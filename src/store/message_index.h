@@ -15,7 +15,7 @@ namespace pgmqtt::store {
 class MessageIndex {
    public:
     void clear();
-    // `file`: of the table as it was when the places were true.
+    // `file`: of the table as it was when the places were true; 0: nobody knows.
     void begin(int slot, uint32_t file);
     void add(int slot, uint64_t message_id, pg::RowPlace row);
     // 0: not there.

@@ -35,7 +35,6 @@ namespace {
 
 // With TOAST, without what is reserved but empty. Without rows: 0.
 uint64_t size_of(Oid table, uint32_t& file) {
-    pg::lock(table, AccessShareLock);
     pg::TableReader reader(table);
     file = pg::file_of(reader.table());
     bool empty = RelationGetNumberOfBlocks(reader.table()) == 0;

@@ -35,9 +35,7 @@ void read_runs(LogKind kind, std::vector<QueueRun>& runs) {
     MemoryContext context =
         AllocSetContextCreate(CurrentMemoryContext, "pgmqtt queue runs", ALLOCSET_DEFAULT_SIZES);
     for (int slot = 0; slot < kSegments; ++slot) {
-        Oid table = pg::table_id(SegmentName(kind, slot).queue);
-        pg::lock(table, AccessShareLock);
-        pg::TableReader reader(table);
+        pg::TableReader reader(pg::table_id(SegmentName(kind, slot).queue));
         while (TupleTableSlot* row = reader.next()) {
             MemoryContext before = MemoryContextSwitchTo(context);
             slot_getallattrs(row);

@@ -93,6 +93,20 @@ def test_a_long_queue_rotates_survives_and_is_truncated(new_server, topic):
     assert "WARNING" not in server.log_text()
 
 
+def test_who_looks_does_not_keep_the_log(new_server, topic):
+    """An open transaction that has read the views has no lock on the segments."""
+    server = new_server().start()
+    subscribed(server.mqtt_port, "away", topic)
+    fill(server.mqtt_port, topic, range(10), 100)
+    looker = server.connect(autocommit=False)
+    cursor = looker.cursor()
+    cursor.execute("SELECT * FROM pgmqtt.sessions")
+    cursor.execute("SELECT * FROM pgmqtt.delivery")
+    assert server.psql("""SELECT count(*) FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation
+        WHERE i.inhparent IN ('pgmqtt.message'::regclass, 'pgmqtt.queue_log'::regclass)""") == "0"
+    looker.close()
+
+
 def test_one_stuck_session_does_not_keep_the_log(new_server, topic):
     """The first message of everything is never taken: it moves, and the rest is truncated."""
     server = new_server(conf=BIG).start()
@@ -123,6 +137,7 @@ def test_a_rewritten_segment_is_read_again(new_server, topic, how):
                     "CLUSTER pgmqtt.message_1 USING by_payload; DROP INDEX pgmqtt.by_payload")
     else:
         server.psql("VACUUM FULL pgmqtt.message_1; VACUUM FULL pgmqtt.queue_1")
+    assert server.psql("SELECT count(oldest_queued_at) FROM pgmqtt.sessions") == "2"
     assert drain(port, "one", 60) == list(range(40, 100))
     fill(port, topic, range(100, 120), 1000)
     server.restart()  # the places in the log are still the old ones
