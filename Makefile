@@ -63,5 +63,6 @@ help:
 	@echo 'make check-wire    a private server and real clients'
 	@echo 'make check-crash   kill -9 and a ledger of what was acknowledged'
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'
+	@echo 'make bench-store  what the queue costs the store worker'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

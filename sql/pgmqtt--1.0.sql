@@ -475,7 +475,7 @@ CREATE VIEW pgmqtt.sessions AS
         SELECT d.session_id, count(*) AS queued, sum(d.bytes) AS queued_bytes,
                min(m.received_at) AS oldest_queued_at
         FROM pgmqtt.queued_deliveries() d LEFT JOIN (
-            SELECT DISTINCT ON (message_id) message_id, received_at FROM pgmqtt.message) m
+            SELECT message_id, min(received_at) AS received_at FROM pgmqtt.message GROUP BY 1) m
             USING (message_id)
         GROUP BY d.session_id) q USING (session_id);
 COMMENT ON VIEW pgmqtt.sessions IS 'Sessions that outlive their connection, and what is stored for them. Sessions that end with their connection are not stored and not shown';

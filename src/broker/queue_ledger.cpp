@@ -170,6 +170,15 @@ size_t QueueLedger::drained() const {
 void QueueLedger::drop_oldest(size_t count) {
     segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(count));
     oldest_ += static_cast<uint32_t>(count);
+    // Also of sessions whose end nobody tells, since they are not stored. Who has nothing begins
+    // anew.
+    std::erase_if(uses_, [this](const auto& entry) {
+        const auto& live = entry.second.live;
+        bool idle = std::all_of(live.begin(), live.end(), [this](const auto& part) {
+            return part.first < oldest_ || part.second == 0;
+        });
+        return idle && entry.second.received.empty();
+    });
 }
 
 bool QueueLedger::wants_new_segment() const {

@@ -143,7 +143,7 @@ SessionNetEffect SessionChanges::net_effect() const {
 
 void SessionChanges::add_deliveries(SessionNetEffect& net) const {
     for (const auto& change : deliveries_.changes) {
-        if (session_ended(change.row.session_id)) continue;
+        if (!change.ended && session_ended(change.row.session_id)) continue;
         if (!change.ended)
             net.deliveries.push_back(change.row);
         else if (!change.written || !begun_here(change.row))

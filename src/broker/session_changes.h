@@ -45,7 +45,9 @@ struct SessionNetEffect {
         uint64_t up_to = 0;
     };
 
-    // With all that belongs to them; what is below is about other sessions.
+    // With their subscriptions and received identifiers; those below are of other sessions. Their
+    // deliveries end one by one: the log is to be read without a look at the sessions, since it
+    // also has deliveries for sessions that are not stored (of a share group's members).
     std::vector<uint64_t> ended_sessions;
     std::vector<Session> sessions;
     std::vector<Subscription> subscriptions;

@@ -12,6 +12,7 @@ extern "C" {
 #include <utils/lsyscache.h>
 #include <utils/memutils.h>
 #include <utils/rel.h>
+#include <utils/relcache.h>
 #include <utils/snapmgr.h>
 }
 
@@ -36,7 +37,9 @@ ItemPointerData tid_of(BlockNumber block, OffsetNumber offset) {
 
 // Our inserts would not reach an index, nor fire a trigger.
 void require_plain(Relation table) {
-    if (!table->rd_rel->relhasindex && table->trigdesc == nullptr) return;
+    // relhasindex also says that there may have been one.
+    bool indexed = table->rd_rel->relhasindex && RelationGetIndexList(table) != NIL;
+    if (!indexed && table->trigdesc == nullptr) return;
     ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
                     errmsg("table \"pgmqtt.%s\" has an index or a trigger",
                            RelationGetRelationName(table)),

@@ -1,9 +1,7 @@
 #include "store/fetches.h"
 
-#include <string>
 #include <utility>
 
-#include "pg/log.h"
 #include "pg/transaction.h"
 #include "store/message_row.h"
 
@@ -38,7 +36,6 @@ pg::Status Fetches::answer(QueueLog& logged, QueueLog& unlogged, bool complete, 
             request.next = first;
             return status;
         }
-        complain();
         if (!answer_.empty()) link.send(answer_.finish(request.number));
         if (request.next == request.records.size()) requests_.pop_front();
     }
@@ -47,7 +44,6 @@ pg::Status Fetches::answer(QueueLog& logged, QueueLog& unlogged, bool complete, 
 
 // In a transaction; may raise.
 void Fetches::read(Request& request, QueueLog& logged, QueueLog& unlogged, bool complete) {
-    missing_ = 0;
     MessageReader logged_reader(logged.kind(), logged.index());
     MessageReader unlogged_reader(unlogged.kind(), unlogged.index());
     for (; request.next < request.records.size() && answer_.size() < kAnswerBytes; ++request.next) {
@@ -60,21 +56,11 @@ void Fetches::read(Request& request, QueueLog& logged, QueueLog& unlogged, bool 
         } else if (!complete) {
             waiting_ = true;
             break;
-        } else {
-            ++missing_;
-            missing_id_ = wanted.message_id;
         }
         answer_.add(found);
     }
     logged_reader.close();
     unlogged_reader.close();
-}
-
-void Fetches::complain() {
-    if (missing_ == 0 || std::exchange(complained_, true)) return;
-    pg::log(WARNING, "pgmqtt misses messages that are queued for sessions",
-            "Message " + std::to_string(missing_id_) + " is not in the tables of pgmqtt.message.",
-            "Nobody but pgmqtt is to write or truncate these tables.");
 }
 
 }  // namespace pgmqtt::store

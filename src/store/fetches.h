@@ -32,13 +32,9 @@ class Fetches {
     };
 
     void read(Request& request, QueueLog& logged, QueueLog& unlogged, bool complete);
-    void complain();
 
     std::deque<Request> requests_;
     broker::BatchWriter answer_;
-    uint64_t missing_ = 0;
-    uint64_t missing_id_ = 0;
-    bool complained_ = false;
     bool waiting_ = false;  // for what is not written yet
 };
 

@@ -197,7 +197,6 @@ void QueueLog::written(const Net& net) {
         ledger_.add_id(messages_[i]->id);
         if (places_[i] != 0) index_.add(slot_, messages_[i]->id, places_[i]);
     }
-    for (uint64_t id : net.ended_sessions) ledger_.session_end(id);
     for (const Net::Delivery* row : deliveries_)
         ledger_.delivery(row->session_id, row->sequence, row->was, row->message_id);
     for (const Net::Delivery* row : ends_)
@@ -209,6 +208,7 @@ void QueueLog::written(const Net& net) {
         }
         for (const Net::Packet& row : net.released) ledger_.released(row.session_id, row.packet_id);
     }
+    for (uint64_t id : net.ended_sessions) ledger_.session_end(id);
     for (const Net::Moved& moved : net.moved) {
         if (!holds(moved.durability)) continue;
         ledger_.moved(moved.up_to);

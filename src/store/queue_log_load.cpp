@@ -102,10 +102,13 @@ void QueueLog::take_over(Loaded& loaded) {
     }
     if (malformed) pg::log(WARNING, "pgmqtt found damaged rows in its queue and passed over them");
     replay.for_each([&](const QueueEntry& entry) {
-        if (!loaded.sessions.contains(entry.session_id)) return;
-        if (entry.kind == QueueEntry::Kind::kReceived)
-            return ledger_.restore_received(entry.session_id, static_cast<uint16_t>(entry.number),
-                                            entry.message_id);
+        if (entry.kind == QueueEntry::Kind::kReceived) {
+            // They end with their session.
+            if (loaded.sessions.contains(entry.session_id))
+                ledger_.restore_received(entry.session_id, static_cast<uint16_t>(entry.number),
+                                         entry.message_id);
+            return;
+        }
         ledger_.restore_delivery(entry.session_id, entry.number, entry.message_id);
         int slot = slot_of(entry.place);
         if (slot >= 0) index_.add(slot, entry.message_id, row_of(entry.place));

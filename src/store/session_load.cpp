@@ -7,7 +7,6 @@ extern "C" {
 }
 
 #include <iterator>
-#include <unordered_set>
 #include <vector>
 
 #include "broker/queue_log.h"
@@ -96,7 +95,7 @@ constexpr const char* kTidy =
     "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)";
 
 // By a cursor, and a few rows at a time freed together: the queue does not stand in memory twice.
-void read_all(const Source& source, const Take& take, std::unordered_set<uint64_t>& sessions) {
+void read_all(const Source& source, const Take& take) {
     constexpr long kRowsPerFetch = 1000;
     // Not read-only, so that it does not see what was just removed.
     Portal portal = SPI_cursor_open_with_args(nullptr, source.query, 0, nullptr, nullptr, nullptr,
@@ -112,7 +111,6 @@ void read_all(const Source& source, const Take& take, std::unordered_set<uint64_
         for (uint64 i = 0; i < SPI_processed; ++i) {
             source.read({SPI_tuptable->vals[i], SPI_tuptable->tupdesc}, record);
             take(record);
-            sessions.insert(record.session_id);
             MemoryContextReset(detoasted);
         }
         MemoryContextSwitchTo(before);
@@ -150,19 +148,16 @@ void replay(std::vector<QueueRun>& runs, broker::QueueReplay& queue) {
 
 pg::Status load_sessions(const Take& take) {
     std::vector<QueueRun> runs[std::size(kLogKinds)];
-    std::unordered_set<uint64_t> sessions;
     pg::Status status = pg::transaction({.activity = "pgmqtt: loading sessions"}, [&] {
         SPI_execute(kTidy, false, 0);
-        for (const Source& source : kSources) read_all(source, take, sessions);
+        for (const Source& source : kSources) read_all(source, take);
         for (LogKind kind : kLogKinds) read_runs(kind, runs[static_cast<int>(kind)]);
     });
     if (!status) return status;
     for (LogKind kind : kLogKinds) {
         broker::QueueReplay queue;
         replay(runs[static_cast<int>(kind)], queue);
-        queue.for_each([&](const broker::QueueEntry& entry) {
-            if (sessions.contains(entry.session_id)) take(record_of(entry, kind));
-        });
+        queue.for_each([&](const broker::QueueEntry& entry) { take(record_of(entry, kind)); });
     }
     return status;
 }

@@ -7,6 +7,7 @@
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
+#include "store/blockers.h"
 
 namespace pgmqtt::store {
 
@@ -178,6 +179,10 @@ void Store::written(const broker::SessionNetEffect& net) {
     }
     outbox_.removed();
     commands_.removed();
+    recovered();
+}
+
+void Store::recovered() {
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
 }
@@ -185,7 +190,10 @@ void Store::written(const broker::SessionNetEffect& net) {
 void Store::answer_fetches() {
     if (!fetches_.pending() || inherited_ || Clock::now() < retry_at_) return;
     pg::Status status = fetches_.answer(logged_, unlogged_, batches_.empty(), link_);
-    if (!status) failed(status.error());
+    if (!status)
+        failed(status.error());
+    else if (batches_.empty())
+        recovered();
 }
 
 void Store::tend_logs() {
@@ -200,7 +208,7 @@ void Store::tend(QueueLog& log) {
     pg::Status status = base::Done{};
     if (log.in_doubt()) status = log.load();
     if (status && log.has_drained()) status = log.truncate();
-    if (!status) failed(status.error());
+    if (!status) tend_failed(status.error());
     if (!status || log.in_doubt() || log.has_drained()) tend_at_ = Clock::now() + kTendRetry;
     uint64_t up_to = log.wants_moved();
     if (up_to == 0 || !link_.connected() || inherited_) return;
@@ -225,6 +233,12 @@ void Store::say_what_is_written() {
     pg::wake(pg::Worker::kBroker);
 }
 
+// It only grows meanwhile.
+void Store::tend_failed(const pg::Error& error) {
+    if (std::exchange(tend_problem_, error.message) != error.message)
+        pg::log(WARNING, "pgmqtt store could not truncate its queue; it tries again", error);
+}
+
 // Nothing is lost: the batches stay, the broker withholds the acknowledgements and pauses
 // publishers when too much waits. Only those of a broker that is gone are not worth another try,
 // while a new one waits for them: nobody was told that they are stored, and the same broker would
@@ -237,8 +251,10 @@ void Store::not_written(const pg::Error& error) {
 
 void Store::failed(const pg::Error& error) {
     if (retry_delay_.count() == 0) {
+        pg::Error told = error;
+        if (error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) told.detail = lock_holders();
         pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
-                error);
+                told);
         retry_delay_ = kFirstRetry;
     } else {
         retry_delay_ = std::min(retry_delay_ * 2, kLastRetry);

@@ -49,6 +49,8 @@ class Store {
     void answer_fetches();
     void tend_logs();
     void tend(QueueLog& log);
+    void tend_failed(const pg::Error& error);
+    void recovered();
     void not_written(const pg::Error& error);
     void failed(const pg::Error& error);
     template <class Table>
@@ -74,6 +76,7 @@ class Store {
 
     Clock::time_point last_write_{};
     Clock::time_point tend_at_{};  // after a log could not be truncated
+    std::string tend_problem_;
     Clock::time_point retry_at_{};
     std::chrono::milliseconds retry_delay_{0};
 };

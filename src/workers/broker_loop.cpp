@@ -14,6 +14,7 @@ extern "C" {
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "sink/definition.h"
+#include "store/durability_rules.h"
 #include "store/retained.h"
 #include "store/session_load.h"
 #include "workers/broker_settings.h"
@@ -109,6 +110,7 @@ void BrokerLoop::configure() {
 void BrokerLoop::load_routes() {
     uint64_t configuration = pg::shared()->configuration.load(std::memory_order_acquire);
     broker_.set_sinks(sink::load_sink_routes());
+    broker_.set_durability_rules(store::load_durability_rules());
     routes_seen_ = configuration;
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
 }
@@ -120,7 +122,8 @@ void BrokerLoop::follow_routes() {
         retry_routes_at_ = {};
     } catch (const pg::Raised& raised) {
         if (retry_routes_at_ == base::MonoTime{})
-            pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
+            pg::log(WARNING, "pgmqtt broker could not load sinks and durability rules",
+                    raised.error());
         retry_routes_at_ = now_.mono + kRoutesRetry;
     }
 }
@@ -179,24 +182,27 @@ void BrokerLoop::receive_store() {
                 store_done_ = batch.number();
                 broker_.store_done(store_done_, now_);
                 break;
+            case BatchKind::kFetched:
+                broker_.fetched(batch, now_);
+                break;
+            case BatchKind::kMove:
+                move(batch);
+                break;
             case BatchKind::kPublish:
                 broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
                 break;
             case BatchKind::kCommand:
                 carry_out(batch);
                 break;
-            case BatchKind::kFetched:
-                broker_.fetched(batch, now_);
-                break;
-            case BatchKind::kMove: {
-                broker::MoveRecord record;
-                while (batch.next(record)) broker_.move(record, now_);
-                break;
-            }
             default:
                 break;
         }
     }
+}
+
+void BrokerLoop::move(BatchReader& records) {
+    broker::MoveRecord record;
+    while (records.next(record)) broker_.move(record, now_);
 }
 
 void BrokerLoop::carry_out(BatchReader& commands) {

@@ -148,7 +148,6 @@ struct Log {
         if (ledger.empty() || runs[ledger.active().slot].size() >= 5)
             ledger.begin_segment(next_slot++);
         QueueWriter writer;
-        for (uint64_t id : net.ended_sessions) ledger.session_end(id);
         for (const auto& row : net.messages) ledger.add_id(row.id);
         for (const auto& row : net.received) {
             ledger.add_id(row.id);
@@ -168,6 +167,7 @@ struct Log {
             writer.add({QueueEntry::Kind::kEnd, row.session_id, row.sequence, row.message_id});
         }
         runs[ledger.active().slot].emplace_back(writer.bytes());
+        for (uint64_t id : net.ended_sessions) ledger.session_end(id);
         for (const auto& row : net.moved) ledger.moved(row.up_to);
         for (size_t i = ledger.drained(); i > 0; --i) {
             runs.erase(ledger.segments().front().slot);
@@ -175,7 +175,7 @@ struct Log {
         }
     }
 
-    // Of sessions that are there.
+    // Identifiers only of sessions that are there.
     uint64_t left(const std::set<uint64_t>& ended) const {
         QueueReplay replay;
         for (const auto& segment : ledger.segments()) {
@@ -184,8 +184,11 @@ struct Log {
             for (const std::string& run : found->second) EXPECT_TRUE(replay.add(run));
         }
         uint64_t count = 0;
-        replay.for_each(
-            [&](const QueueEntry& entry) { count += !ended.contains(entry.session_id); });
+        replay.for_each([&](const QueueEntry& entry) {
+            bool gone =
+                entry.kind == QueueEntry::Kind::kReceived && ended.contains(entry.session_id);
+            count += !gone;
+        });
         return count;
     }
 };

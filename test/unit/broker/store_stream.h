@@ -81,10 +81,19 @@ class StoreStream {
     }
 
     Batch end_session(uint64_t id) {
-        std::erase_if(open_, [id](const auto& row) { return row.first.first == id; });
+        Batch batch;
+        for (auto position = open_.begin(); position != open_.end();) {
+            if (position->first.first != id) {
+                ++position;
+                continue;
+            }
+            batch.push_back(delivery_end(id, position->first.second, position->second));
+            position = open_.erase(position);
+        }
         std::erase_if(received_, [id](const auto& row) { return row.first.first == id; });
         ended_.insert(id);
-        return {session(StoreKind::kSessionEnd, id)};
+        batch.push_back(session(StoreKind::kSessionEnd, id));
+        return batch;
     }
 
     // All that the oldest message takes part in, up to the newest id.
