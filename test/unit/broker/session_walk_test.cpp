@@ -205,7 +205,6 @@ void SessionWalkTest::clean_log() {
     finish_moves();
 }
 
-// All that is not answered is sent again, in one batch.
 void SessionWalkTest::forget_requests() {
     uint64_t kept = stored();
     unfetched_.clear();
