@@ -77,12 +77,24 @@ class Fifo {
     void clear() {
         items_.clear();
         head_ = 0;
-        if (items_.capacity() > kKeepCapacity) items_.shrink_to_fit();
+        if (items_.capacity() * sizeof(T) > kKeepBytes) items_.shrink_to_fit();
+    }
+
+    // Of one that is not used for a while.
+    void release() {
+        if (empty()) std::vector<T>().swap(items_);
+    }
+
+    // The first that `is_below` does not say of, in a queue that is sorted so.
+    template <class Below>
+    size_t find_first(Below is_below) const {
+        auto first = items_.begin() + static_cast<std::ptrdiff_t>(head_);
+        return static_cast<size_t>(std::partition_point(first, items_.end(), is_below) - first);
     }
 
    private:
     static constexpr size_t kCompactAt = 64;
-    static constexpr size_t kKeepCapacity = 1024;
+    static constexpr size_t kKeepBytes = 32 << 10;
 
     std::vector<T> items_;
     size_t head_ = 0;  // items before it are gone

@@ -82,10 +82,11 @@ void Broker::State::refuse_overdue() {
         if (refuse_overdue(owner)) pending_.set_owner(id, {});
     }
     // QoS 2 of which only the identifier is to be stored.
-    for (size_t i = 0; i < store_waits_.size(); ++i) {
+    size_t i = store_waits_.find_first([&](const StoreWait& wait) { return wait.batch <= told; });
+    for (; i < store_waits_.size(); ++i) {
         const StoreWait& wait = store_waits_[i];
         if (wait.batch > pending_.overdue_batch()) break;
-        if (wait.batch <= told || wait.kind != StoreWait::Kind::kPubrec) continue;
+        if (wait.kind != StoreWait::Kind::kPubrec) continue;
         refuse_overdue({.kind = PendingOwner::Kind::kPubrec,
                         .number = wait.session,
                         .packet_id = wait.packet_id});

@@ -110,6 +110,16 @@ void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
     for (size_t i = 0; i < loaded.size(); ++i) {
         const StoredEntry& entry = loaded[i];
         session.window.skip_sequence(entry.sequence);
+        base::MonoTime expires = far_clock_.get(entry.expires);
+        bool sent = entry.may_be_sent || was_connected;
+        if (!sent && !entry.released && expires > now_.mono) {  // nearly all
+            in_window = false;
+            session.far.push_back(entry);
+            session.far_bytes += entry.bytes;
+            ++far_entries_;
+            count_queued(session, entry.bytes, expires);
+            continue;
+        }
         Delivery delivery = delivery_of(session, entry);
         if (entry.has_identifiers) session.far_identifiers.erase(entry.sequence);
         if (entry.released) {

@@ -102,16 +102,8 @@ bool Broker::State::look_through(Moving& moving) {
 
 bool Broker::State::look_through_far(Moving& moving, const Session& session, size_t& budget,
                                      std::vector<MoveRef>& found) {
-    size_t low = 0;
-    size_t high = session.far.size();
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (session.far[middle].sequence < moving.below) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
+    size_t low = session.far.find_first(
+        [&](const StoredEntry& entry) { return entry.sequence < moving.below; });
     for (size_t i = low; i > 0; --i) {
         if (budget == 0) return false;
         --budget;
@@ -182,16 +174,8 @@ uint32_t Broker::State::move_ref(Moving& moving, const MoveRef& ref) {
         return delivery.bytes;
     };
     Fifo<StoredEntry>& far = session->far;
-    size_t low = 0;
-    size_t high = far.size();
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (far[middle].sequence < ref.sequence) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
+    size_t low =
+        far.find_first([&](const StoredEntry& entry) { return entry.sequence < ref.sequence; });
     if (low < far.size() && far[low].sequence == ref.sequence) {
         Delivery delivery = delivery_of(*session, far[low]);
         uint32_t bytes = move_delivery(delivery);

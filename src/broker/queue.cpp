@@ -145,6 +145,7 @@ void Broker::State::put_away(Session& session) {
         count_taken(session, delivery.bytes);
         end_delivery(session, delivery);
     }
+    session.queue.release();
     if (!entries.empty()) session.far.prepend(std::move(entries));
     for (size_t i = 0; i < session.window.publish_count(); ++i) {
         Delivery& delivery = session.window.publish(i);

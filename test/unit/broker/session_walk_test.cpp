@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <random>
-#include <set>
 
 #include "broker_fixture.h"
 #include "session_walk_model.h"
@@ -199,14 +198,13 @@ void SessionWalkTest::crash() {
     session_batch_ = last_batch_;
 }
 
-// The store worker moves its log, or came back and knows nothing of what it was asked for.
+// The store worker moves its log, or came back.
 void SessionWalkTest::clean_log() {
     if (pick(4) == 0) return forget_requests();
     move_log(Durability::kDurable, store_.last_id() - pick(200));
     finish_moves();
 }
 
-// All that is not answered is sent again, in one batch.
 void SessionWalkTest::forget_requests() {
     uint64_t kept = stored();
     unfetched_.clear();
