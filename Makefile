@@ -68,5 +68,6 @@ help:
 	@echo 'make fuzz          the fuzz targets (needs clang; FUZZ_SECONDS=30)'
 	@echo 'make loadtest      the load generator, build/loadtest'
 	@echo 'make check-profile  the folding and drawing of profiles'
+	@echo 'make bench-store  what the queue costs the store worker'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

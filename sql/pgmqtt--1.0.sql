@@ -116,10 +116,13 @@ CREATE INDEX session_subscription_session ON pgmqtt.session_subscription (sessio
 ALTER TABLE pgmqtt.session_subscription REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.session_subscription IS 'Subscriptions of the sessions in pgmqtt.session. filter_hash is xxHash64 (XXH3) of filter: a filter of 65,535 bytes does not fit a btree; subscription_id is 0 without one';
 
--- The queue. Rows come and go fast, so these are vacuumed by number of dead rows and without pauses;
--- the state of a delivery changes in place.
+-- The queue is a log (src/README.md). Two of them, each a pool of eight segments; a segment is a pair of
+-- tables that only the store worker writes: it appends to the youngest pair and truncates the oldest
+-- when nobody needs it any more. So there is neither an index nor a dead row, nothing for vacuum to do,
+-- and TRUNCATE makes the table's age young again: autovacuum is off, except against wraparound. The
+-- parents hold nothing, they show all segments of both logs.
 CREATE TABLE pgmqtt.message (
-    message_id  bigint PRIMARY KEY,
+    message_id  bigint NOT NULL,
     topic       bytea NOT NULL,
     payload     bytea NOT NULL,
     qos         smallint NOT NULL,
@@ -127,37 +130,48 @@ CREATE TABLE pgmqtt.message (
     properties  bytea NOT NULL,
     received_at timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL
-) WITH (autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
-    autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1,
-    toast.autovacuum_vacuum_threshold = 20000, toast.autovacuum_vacuum_scale_factor = 0.05,
-    toast.autovacuum_vacuum_cost_delay = 0);
+);
 ALTER TABLE pgmqtt.message REPLICA IDENTITY NOTHING;
 ALTER TABLE pgmqtt.message ALTER COLUMN payload SET STORAGE EXTERNAL;
-COMMENT ON TABLE pgmqtt.message IS 'Messages queued for sessions, each once for all of them';
+COMMENT ON TABLE pgmqtt.message IS 'Messages queued for sessions, each once for all of them, and those whose segment is not truncated yet. Only the store worker writes here';
 
-CREATE TABLE pgmqtt.delivery (
-    session_id       bigint NOT NULL,
-    sequence         bigint NOT NULL,
-    message_id       bigint NOT NULL,
-    state            smallint NOT NULL,
-    sent             boolean NOT NULL,
-    qos              smallint NOT NULL,
-    retain           boolean NOT NULL,
-    subscription_ids bytea NOT NULL,
-    PRIMARY KEY (session_id, sequence)
-) WITH (fillfactor = 85, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
-    autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
-ALTER TABLE pgmqtt.delivery REPLICA IDENTITY NOTHING;
-COMMENT ON TABLE pgmqtt.delivery IS 'Messages that a session has not acknowledged. (sequence - 1) mod 65535 + 1 is the packet identifier; state is 1, or 2 when PUBREC came; subscription_ids are four bytes each';
+CREATE TABLE pgmqtt.queue_log (
+    batch       bigint NOT NULL,
+    part        int NOT NULL,
+    entries     bytea NOT NULL
+);
+ALTER TABLE pgmqtt.queue_log REPLICA IDENTITY NOTHING;
+ALTER TABLE pgmqtt.queue_log ALTER COLUMN entries SET STORAGE MAIN;
+COMMENT ON TABLE pgmqtt.queue_log IS 'What became of the messages: packed, see pgmqtt.delivery and pgmqtt.received_packet for what they say. Only the store worker writes here';
 
-CREATE TABLE pgmqtt.received_packet (
-    session_id  bigint NOT NULL,
-    packet_id   int NOT NULL,
-    PRIMARY KEY (session_id, packet_id)
-) WITH (autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0.05,
-    autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE pgmqtt.received_packet REPLICA IDENTITY NOTHING;
-COMMENT ON TABLE pgmqtt.received_packet IS 'QoS 2 publishes of a session that came and whose PUBREL has not';
+DO $$
+DECLARE
+    log      text[];
+    segment  int;
+    name     text;
+BEGIN
+    FOREACH log SLICE 1 IN ARRAY ARRAY[['', ''], ['unlogged', 'unlogged_']] LOOP
+        FOR segment IN 1..8 LOOP
+            FOREACH name IN ARRAY ARRAY['message', 'queue'] LOOP
+                EXECUTE pg_catalog.format(
+                    'CREATE %s TABLE pgmqtt.%I () INHERITS (pgmqtt.%I) WITH (autovacuum_enabled = off, '
+                    'toast.autovacuum_enabled = off)', log[1], log[2] || name || '_' || segment,
+                    CASE name WHEN 'queue' THEN 'queue_log' ELSE name END);
+                EXECUTE pg_catalog.format('ALTER TABLE pgmqtt.%I REPLICA IDENTITY NOTHING',
+                                          log[2] || name || '_' || segment);
+            END LOOP;
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+-- What pgmqtt.durability does not say for all topics.
+CREATE TABLE pgmqtt.durability_rule (
+    filter      text COLLATE "C" PRIMARY KEY,
+    durability  text NOT NULL CHECK (durability IN ('durable', 'async', 'unlogged'))
+);
+COMMENT ON TABLE pgmqtt.durability_rule IS 'Durability of the messages whose topics match a filter. Change through pgmqtt.set_durability';
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.durability_rule', '');
 
 -- Publishing from SQL and what comes of failures.
 
@@ -218,7 +232,7 @@ SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter_id_seq', '');
 
 REVOKE ALL ON ALL TABLES IN SCHEMA pgmqtt FROM PUBLIC;
-GRANT SELECT ON pgmqtt.mapping, pgmqtt.sink TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+GRANT SELECT ON pgmqtt.mapping, pgmqtt.sink, pgmqtt.durability_rule TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
@@ -240,6 +254,8 @@ COMMENT ON FUNCTION pgmqtt.configuration_changed() IS 'Wakes the workers at the 
 CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pgmqtt.mapping
     FOR EACH STATEMENT EXECUTE FUNCTION pgmqtt.configuration_changed();
 CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pgmqtt.sink
+    FOR EACH STATEMENT EXECUTE FUNCTION pgmqtt.configuration_changed();
+CREATE TRIGGER configuration_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pgmqtt.durability_rule
     FOR EACH STATEMENT EXECUTE FUNCTION pgmqtt.configuration_changed();
 
 -- ------------------------------------------------------------------------------------------------
@@ -375,6 +391,13 @@ GRANT SELECT ON pgmqtt.sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 -- ------------------------------------------------------------------------------------------------
 -- Steering.
 
+CREATE FUNCTION pgmqtt.set_durability(filter text, durability text) RETURNS void
+    LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'pgmqtt_set_durability';
+COMMENT ON FUNCTION pgmqtt.set_durability(text, text) IS 'For messages whose topics match a filter, in place of pgmqtt.durability: durable, async or unlogged; NULL takes that back';
+REVOKE ALL ON FUNCTION pgmqtt.set_durability(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.set_durability(text, text) TO pgmqtt_admin;
+
 CREATE FUNCTION pgmqtt.disconnect(client_id text, reason int DEFAULT 152) RETURNS void
     LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_disconnect';
 COMMENT ON FUNCTION pgmqtt.disconnect(text, int) IS 'Closes the connection of a client when this transaction commits; an MQTT 5.0 client is told the reason. Its session stays as if the connection had been lost';
@@ -407,6 +430,41 @@ CREATE VIEW pgmqtt.retained AS
     WHERE r.expires_at > pg_catalog.now();
 COMMENT ON VIEW pgmqtt.retained IS 'Retained messages, as a new subscriber would get them';
 
+-- Reads the whole log.
+CREATE FUNCTION pgmqtt.queued_deliveries(OUT session_id bigint, OUT sequence bigint,
+    OUT message_id bigint, OUT state smallint, OUT sent boolean, OUT qos smallint, OUT retain boolean,
+    OUT subscription_ids bytea, OUT bytes bigint, OUT expires_at timestamptz, OUT logged boolean)
+    RETURNS SETOF record
+    LANGUAGE c STABLE ROWS 10000 AS 'MODULE_PATHNAME', 'pgmqtt_queued_deliveries';
+COMMENT ON FUNCTION pgmqtt.queued_deliveries() IS 'What the queue''s log says is not acknowledged. View pgmqtt.delivery shows it';
+REVOKE ALL ON FUNCTION pgmqtt.queued_deliveries() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.queued_deliveries() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE FUNCTION pgmqtt.queued_sessions(OUT session_id bigint, OUT queued bigint,
+    OUT queued_bytes bigint, OUT oldest_queued_at timestamptz) RETURNS SETOF record
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'pgmqtt_queued_sessions';
+COMMENT ON FUNCTION pgmqtt.queued_sessions() IS 'How much the queue''s log says is not acknowledged. View pgmqtt.sessions shows it';
+REVOKE ALL ON FUNCTION pgmqtt.queued_sessions() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.queued_sessions() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE FUNCTION pgmqtt.received_packets(OUT session_id bigint, OUT packet_id int,
+    OUT message_id bigint) RETURNS SETOF record
+    LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'pgmqtt_received_packets';
+COMMENT ON FUNCTION pgmqtt.received_packets() IS 'What the queue''s log says of QoS 2 publishes. View pgmqtt.received_packet shows it';
+REVOKE ALL ON FUNCTION pgmqtt.received_packets() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.received_packets() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.delivery AS
+    SELECT d.session_id, d.sequence, d.message_id, d.state, d.sent, d.qos, d.retain,
+           d.subscription_ids, d.bytes, NULLIF(d.expires_at, 'infinity') AS expires_at, d.logged
+    FROM pgmqtt.queued_deliveries() d JOIN pgmqtt.session s USING (session_id);
+COMMENT ON VIEW pgmqtt.delivery IS 'Messages that a session has not acknowledged. (sequence - 1) mod 65535 + 1 is the packet identifier; state is 1, or 2 when PUBREC came; subscription_ids are four bytes each; bytes are those of the message';
+
+CREATE VIEW pgmqtt.received_packet AS
+    SELECT p.session_id, p.packet_id
+    FROM pgmqtt.received_packets() p JOIN pgmqtt.session s USING (session_id);
+COMMENT ON VIEW pgmqtt.received_packet IS 'QoS 2 publishes of a session that came and whose PUBREL has not';
+
 CREATE VIEW pgmqtt.sessions AS
     SELECT pg_catalog.convert_from(s.client_id, 'UTF8') AS client_id,
            NULLIF(pg_catalog.convert_from(s.username, 'UTF8'), '') AS username,
@@ -415,18 +473,13 @@ CREATE VIEW pgmqtt.sessions AS
            CASE WHEN s.disconnected_at < 'infinity' AND s.expiry_interval < 4294967295
                 THEN s.disconnected_at + pg_catalog.make_interval(secs => s.expiry_interval)
            END AS expires_at,
-           n.subscriptions, q.queued, q.queued_bytes, q.oldest_queued_at
+           n.subscriptions, COALESCE(q.queued, 0) AS queued,
+           COALESCE(q.queued_bytes, 0) AS queued_bytes, q.oldest_queued_at
     FROM pgmqtt.session s
     CROSS JOIN LATERAL (
         SELECT count(*) AS subscriptions
         FROM pgmqtt.session_subscription u WHERE u.session_id = s.session_id) n
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS queued,
-               COALESCE(sum(octet_length(m.topic) + octet_length(m.payload)
-                            + octet_length(m.properties)), 0)::bigint AS queued_bytes,
-               min(m.received_at) AS oldest_queued_at
-        FROM pgmqtt.delivery d JOIN pgmqtt.message m USING (message_id)
-        WHERE d.session_id = s.session_id) q;
+    LEFT JOIN pgmqtt.queued_sessions() q USING (session_id);
 COMMENT ON VIEW pgmqtt.sessions IS 'Sessions that outlive their connection, and what is stored for them. Sessions that end with their connection are not stored and not shown';
 
 CREATE VIEW pgmqtt.subscriptions AS
@@ -506,6 +559,8 @@ CREATE FUNCTION pgmqtt.stat_broker_values(
     OUT dropped_too_large bigint,
     OUT dropped_expired bigint,
     OUT dropped_retained_limit bigint,
+    OUT dropped_missing bigint,
+    OUT publishes_overdue bigint,
     OUT publishes_refused bigint,
     OUT sessions_expired bigint,
     OUT pauses bigint,
@@ -530,4 +585,5 @@ GRANT EXECUTE ON FUNCTION pgmqtt.stat_broker_values() TO pgmqtt_admin, pgmqtt_mo
 CREATE VIEW pgmqtt.stat_broker AS SELECT * FROM pgmqtt.stat_broker_values();
 COMMENT ON VIEW pgmqtt.stat_broker IS 'Counters since the broker started, and what is true now; one row';
 
+GRANT SELECT ON pgmqtt.delivery, pgmqtt.received_packet TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 GRANT SELECT ON pgmqtt.retained, pgmqtt.clients, pgmqtt.sessions, pgmqtt.subscriptions, pgmqtt.stat_broker TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;

@@ -49,7 +49,7 @@ FUZZ_SECONDS ?= 30
 FUZZ_CXX ?= clang++
 FUZZ_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(WARNINGS) -Isrc
-FUZZ_TARGETS = decode frame broker
+FUZZ_TARGETS = decode frame broker queue
 FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp src/broker/*.cpp)
 FUZZ_OBJS = $(FUZZ_SRCS:src/%.cpp=build/fuzz/obj/%.o)
 
@@ -118,6 +118,23 @@ check-boundary: $(BOUNDARY_MODULE)
 	$(PYTEST) $(or $(T),test/boundary)
 
 -include $(BOUNDARY_OBJS:.o=.d)
+
+# What the queue's log costs the store worker. test/bench/store_bench.py runs it.
+STORE_BENCH_OBJS = test/bench/store_bench.o $(filter src/store/queue_log% src/store/queue_segments.o \
+    src/store/message_%,$(patsubst %.cpp,%.o,$(wildcard src/store/*.cpp))) \
+    $(filter-out src/pg/properties.o,$(patsubst %.cpp,%.o,$(wildcard src/pg/*.cpp))) src/workers/main.o
+STORE_BENCH_CORE = $(addprefix build/core/broker/,queue_log.o queue_ledger.o session_changes.o \
+    store_record.o batch.o message_view.o)
+STORE_BENCH_MODULE = build/bench/pgmqtt_store_bench.so
+EXTRA_CLEAN += $(wildcard test/bench/*.o test/bench/*.d)
+
+$(STORE_BENCH_MODULE): $(STORE_BENCH_OBJS) $(STORE_BENCH_CORE)
+	@mkdir -p $(@D)
+	$(CXX) -shared -o $@ $^ -lxxhash -Wl,-z,relro -Wl,-z,now
+
+.PHONY: bench-store
+bench-store: $(STORE_BENCH_MODULE)
+	/usr/bin/python3 test/bench/store_bench.py
 
 # Debian's python3 has pytest, paho and psycopg2; `bash test/run.sh` installs them. T=file narrows.
 PYTEST = /usr/bin/python3 -m pytest -q -p no:cacheprovider --tb=short

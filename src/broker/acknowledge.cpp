@@ -34,11 +34,14 @@ void Broker::State::handle_pubrec(Connection& c, const mqtt::Pubrec& pubrec) {
         --counters_.inflight;
         return pump(session);
     }
-    Release release{.sequence = delivery.sequence, .counted = true};
+    Release release{.sequence = delivery.sequence,
+                    .stored = delivery.stored,
+                    .bytes = delivery.bytes,
+                    .expires = delivery.expires,
+                    .counted = true};
     if (session.persistent) {
         // The PUBLISH is never sent again from here on, and PUBREL is: not before that is stored.
-        put_delivery(session, delivery, DeliveryState::kReceivedByClient);
-        release.message = std::move(delivery.message);
+        put_release(session, release);
         release.batch = pending_.store_batch();
         wake_when_stored(session);
     }
@@ -51,7 +54,7 @@ void Broker::State::handle_pubcomp(Connection& c, const mqtt::Pubcomp& pubcomp) 
     size_t index = session.window.find_release(pubcomp.packet_id);
     if (index == InflightWindow::kNone || !session.window.release(index).is_sent) return;
     Release release = session.window.take_release(index);
-    end_delivery(session, release.sequence, release.message.get());
+    end_delivery(session.id, release.sequence, release.stored);
     --counters_.inflight;
     pump(session);
 }

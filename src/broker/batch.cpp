@@ -5,7 +5,7 @@ namespace pgmqtt::broker {
 namespace {
 
 // Changes whenever the bytes of a record do: a worker of another build must not misread them.
-constexpr uint8_t kFormat = 2;
+constexpr uint8_t kFormat = 3;
 
 // What a record costs at least; a count that promises more records than that is a lie.
 constexpr size_t kSmallestRecord = 1;
@@ -55,6 +55,25 @@ void BatchWriter::add(const CompletionRecord& record) {
     ++count_;
 }
 
+void BatchWriter::add(const FetchRecord& record) {
+    base::put_u64(bytes_, record.message_id);
+    put_durability(bytes_, record.durability);
+    ++count_;
+}
+
+void BatchWriter::add(const FetchedRecord& record) {
+    base::put_u64(bytes_, record.message_id);
+    base::put_u8(bytes_, record.found ? 1 : 0);
+    if (record.found) put_message(bytes_, record.message);
+    ++count_;
+}
+
+void BatchWriter::add(const MoveRecord& record) {
+    put_durability(bytes_, record.durability);
+    base::put_u64(bytes_, record.up_to);
+    ++count_;
+}
+
 void BatchWriter::add_encoded(ByteView records, uint32_t count) {
     bytes_.append(records);
     count_ += count;
@@ -76,7 +95,7 @@ BatchReader::BatchReader(ByteView batch) : reader_(batch) {
     number_ = reader_.u64();
     count_ = reader_.u32();
     ok_ = reader_.ok() && format == kFormat && kind >= static_cast<uint8_t>(BatchKind::kStore) &&
-          kind <= static_cast<uint8_t>(BatchKind::kCommandDone) &&
+          kind <= static_cast<uint8_t>(BatchKind::kMove) &&
           count_ <= reader_.remaining() / kSmallestRecord;
     if (!ok_) {
         count_ = 0;
@@ -139,6 +158,28 @@ bool BatchReader::next(CompletionRecord& record) {
     record.reason = static_cast<mqtt::ReasonCode>(reader_.u8());
     record.reason_string = reader_.prefixed32();
     return end_record(true);
+}
+
+bool BatchReader::next(FetchRecord& record) {
+    if (!begin_record(BatchKind::kFetch)) return false;
+    record.message_id = reader_.u64();
+    return end_record(get_durability(reader_, record.durability));
+}
+
+bool BatchReader::next(FetchedRecord& record) {
+    if (!begin_record(BatchKind::kFetched)) return false;
+    record = {};
+    record.message_id = reader_.u64();
+    uint8_t found = reader_.u8();
+    record.found = found == 1;
+    return end_record(found <= 1 && (!record.found || get_message(reader_, record.message)));
+}
+
+bool BatchReader::next(MoveRecord& record) {
+    if (!begin_record(BatchKind::kMove)) return false;
+    bool durability_ok = get_durability(reader_, record.durability);
+    record.up_to = reader_.u64();
+    return end_record(durability_ok);
 }
 
 std::string batch_done(BatchKind kind, uint64_t number) {

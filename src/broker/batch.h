@@ -2,8 +2,9 @@
 // Pure bytes; the transport is pg/queue.h. Every batch has a number, given by its sender, that its
 // acknowledgement repeats; numbers grow by one and start at 1 with each broker start.
 //
-//   broker -> store        StoreBatch, PublishDone, CommandDone
-//   store -> broker        Completion batches, PublishBatch (the outbox), CommandBatch
+//   broker -> store        StoreBatch, PublishDone, CommandDone, FetchBatch
+//   store -> broker        Completion batches, PublishBatch (the outbox), CommandBatch,
+//                          FetchedBatch, MoveBatch
 //   broker -> sink         SinkBatch
 //   sink -> broker         Completion batches
 //   cdc -> broker          PublishBatch
@@ -31,7 +32,10 @@ enum class BatchKind : uint8_t {
     kCompletion,
     kPublishDone,
     kCommand,
-    kCommandDone
+    kCommandDone,
+    kFetch,
+    kFetched,
+    kMove
 };
 
 // --- broker -> sink: a message and the sinks whose filter it matched.
@@ -57,6 +61,28 @@ struct CommandRecord {
     mqtt::ReasonCode reason = mqtt::ReasonCode::kAdministrativeAction;
 };
 
+// --- broker -> store: messages that sessions can take now. What was sent to be stored before is
+// stored before it is looked for.
+struct FetchRecord {
+    uint64_t message_id = 0;
+    Durability durability = Durability::kDurable;
+};
+
+// --- store -> broker: one for each that was asked for, in batches of a bounded size, in order. The
+// number of each batch is that of the FetchBatch.
+struct FetchedRecord {
+    uint64_t message_id = 0;
+    bool found = false;  // if not, somebody removed it by hand
+    MessageView message;
+};
+
+// --- store -> broker: the log is to be cleaned. The broker moves what it still needs of ids up to
+// this one, some at a time, and says kMoved. Said again when the store worker came back.
+struct MoveRecord {
+    Durability durability = Durability::kDurable;  // kUnlogged: that log; else the logged one
+    uint64_t up_to = 0;
+};
+
 // --- back: what became of a record.
 struct CompletionRecord {
     uint64_t token = 0;
@@ -78,6 +104,9 @@ class BatchWriter {
     void add(const PublishRecord& record);
     void add(const CommandRecord& record);
     void add(const CompletionRecord& record);
+    void add(const FetchRecord& record);
+    void add(const FetchedRecord& record);
+    void add(const MoveRecord& record);
 
     // Records that were encoded before, by a writer of the same kind.
     void add_encoded(ByteView records, uint32_t count);
@@ -114,6 +143,9 @@ class BatchReader {
     bool next(PublishRecord& record);
     bool next(CommandRecord& record);
     bool next(CompletionRecord& record);
+    bool next(FetchRecord& record);
+    bool next(FetchedRecord& record);
+    bool next(MoveRecord& record);
 
    private:
     bool begin_record(BatchKind kind);

@@ -17,6 +17,9 @@ void Broker::configure(const Config& config) {
 void Broker::set_sinks(std::vector<SinkRoute> sinks) {
     state_->set_sinks(sinks);
 }
+void Broker::set_durability_rules(std::vector<DurabilityRule> rules) {
+    state_->durability_rules_ = std::move(rules);
+}
 void Broker::load_retained(const MessageView& message, Now now) {
     state_->load_retained(message, now);
 }
@@ -60,6 +63,12 @@ void Broker::store_done(uint64_t batch, Now now) {
 void Broker::sink_done(const CompletionRecord& completion, Now now) {
     state_->sink_done(completion, now);
 }
+void Broker::fetched(BatchReader& records, Now now) {
+    state_->fetched(records, now);
+}
+void Broker::move(const MoveRecord& record, Now now) {
+    state_->move(record, now);
+}
 void Broker::publish(PublishSource source, uint64_t batch, BatchReader& records, Now now) {
     state_->publish(source, batch, records, now);
 }
@@ -68,6 +77,7 @@ bool Broker::takes_publishes() const {
 }
 void Broker::resend_store() {
     state_->pending_.resend_store(state_->turn_.store);
+    state_->fetch_again();
 }
 void Broker::resend_sink() {
     state_->pending_.resend_sink(state_->turn_.sink);
@@ -107,6 +117,9 @@ uint64_t Broker::store_batch() const {
 uint64_t Broker::sink_batch() const {
     return state_->pending_.sink_batch();
 }
+uint64_t Broker::fetch_batch() const {
+    return state_->fetch_batch_;
+}
 
 Broker::State::State(const Config& config, uint64_t seed)
     : config_(config),
@@ -116,6 +129,13 @@ Broker::State::State(const Config& config, uint64_t seed)
       sessions_(0, base::SeededBytesHash{seed}),
       unstored_ends_(0, base::SeededBytesHash{seed}),
       subscriptions_(seed) {}
+
+void Broker::State::begin_input(Now now) {
+    constexpr std::chrono::hours kBefore{1};  // what is over when it is loaded
+    if (now_.mono == base::MonoTime{}) far_clock_ = FarClock(now.mono - kBefore);
+    now_ = now;
+    if (load_.due(now.mono)) sample_load();
+}
 
 Connection* Broker::State::find(ConnectionId id) {
     if (id.slot >= connections_.size()) return nullptr;
@@ -214,7 +234,8 @@ void Broker::State::shut_down(Now now) {
 }
 
 void Broker::State::end_turn() {
-    pending_.end_turn(turn_.store, turn_.sink);
+    pending_.end_turn(turn_.store, turn_.sink, now_.mono);
+    if (!turn_.fetch.empty()) ++fetch_batch_;
     for (ConnectionId id : turn_.dirty) {
         if (Connection* c = find(id)) note_sent(*c);
     }

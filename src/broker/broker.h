@@ -27,6 +27,12 @@ struct SinkRoute {
     mqtt::Qos qos = mqtt::Qos::k1;
 };
 
+// How messages whose topic matches are stored.
+struct DurabilityRule {
+    std::string filter;
+    Durability durability = Durability::kDurable;
+};
+
 enum class PublishSource : uint8_t { kCdc, kOutbox };
 
 struct AuthVerdict {
@@ -47,11 +53,16 @@ class Broker {
     // Replaces the set of sinks. Messages already sent to a removed sink still complete.
     void set_sinks(std::vector<SinkRoute> sinks);
 
+    // Replaces the rules. They go before Config::durability; of several that match a topic the one
+    // that promises most.
+    void set_durability_rules(std::vector<DurabilityRule> rules);
+
     // At start, before any client: what pgmqtt.retained holds.
     void load_retained(const MessageView& message, Now now);
 
     // At start, before any client: what the store holds of sessions, as kSession, kSubscribe,
-    // kMessage, kDelivery and kReceived records, all of a kind before the next kind. Then once
+    // kDelivery and kReceived records, all of a kind before the next kind. No messages: they are
+    // fetched when their time comes. Deliveries come in any order. Then once
     // loaded(): every session is disconnected since its disconnected_at, or since now if it said
     // connected; what expired meanwhile ends, wills that came due are published.
     void load(const StoreRecord& record, Now now);
@@ -80,6 +91,11 @@ class Broker {
     // --- inputs of the workers
     void store_done(uint64_t batch, Now now);
     void sink_done(const CompletionRecord& completion, Now now);
+    // What was asked for by Turn::fetch, in batches of any size.
+    void fetched(BatchReader& records, Now now);
+    // The log is to be cleaned up to an id: what is needed of it gets new ones, some at a time, and
+    // a kMoved record says when that is done. Another one for the same log replaces it.
+    void move(const MoveRecord& record, Now now);
     // Publishes from SQL. Turn::publishes_done (kCdc) or outbox_done (kOutbox) names the batch when
     // every message in it is routed and, where it must be, stored.
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
@@ -104,7 +120,8 @@ class Broker {
     void shut_down(Now now);
 
     // What came of the inputs since the last call. Reused storage; valid until the next input.
-    // The caller sends `store` under number store_batch(), `sink` under sink_batch().
+    // The caller sends `store` under number store_batch(), `sink` under sink_batch(), and `fetch`
+    // behind `store` under fetch_batch().
     Turn& turn();
     void end_turn();  // the caller has acted on it: clear
 
@@ -115,6 +132,7 @@ class Broker {
     bool describe_client(uint32_t& slot, ClientRecord& client, Now now) const;
     uint64_t store_batch() const;  // number of the batch in the current turn
     uint64_t sink_batch() const;
+    uint64_t fetch_batch() const;
 
    private:
     class State;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "broker/store_record.h"
+
 namespace pgmqtt::broker {
 
 enum class QueuePolicy : uint8_t { kDropOldest, kDropNewest, kReject, kDisconnect };
@@ -27,6 +29,9 @@ struct Config {
     uint64_t max_memory = 384ull << 20;   // bytes of messages, output and what is pending
     uint32_t sys_interval_ms = 10000;     // between publishes to $SYS; 0: never
     size_t max_pending_bytes = 32 << 20;  // waiting for store or sink before publishers are paused
+    Durability durability = Durability::kDurable;  // where no rule says otherwise
+    // What a 5.0 publisher waits for the store before it is told to try again; 0: for ever.
+    uint32_t store_patience_ms = 30000;
 };
 
 }  // namespace pgmqtt::broker

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kPatience{5};
 
 // Half full, or, below a quarter, relieved: so that batches do not stop and go with every message.
 bool Broker::State::queue_exceeds(const Session& session, unsigned divisor) const {
-    return session.queue.size() > config_.max_queued_messages / divisor ||
+    return session.queued() > config_.max_queued_messages / divisor ||
            session.queued_bytes > config_.max_queued_bytes / divisor;
 }
 

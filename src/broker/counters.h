@@ -29,6 +29,8 @@ namespace pgmqtt::broker {
     X(dropped_too_large)  /* over the receiver's Maximum Packet Size */                \
     X(dropped_expired)                                                                 \
     X(dropped_retained_limit) /* max_retained or max_retained_bytes */                 \
+    X(dropped_missing)        /* somebody removed the message from the store */        \
+    X(publishes_overdue)      /* waited too long for the store: answered with 0x97 */  \
     X(publishes_refused)      /* negative PUBACK, or 3.1.1 acknowledged and dropped */ \
     X(sessions_expired)       /* [MQTT-4.1.0-2] */                                     \
     X(pauses)                 /* times a publisher was paused for back-pressure */

@@ -16,7 +16,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
 
     if (must_queue(session, qos)) {
         if (make_room(session, qos, route_bytes())) {
-            push_queue(session, route_delivery(target, qos, retain));
+            push_queue(session, route_delivery(target, qos, retain, true));
         }
         return;
     }
@@ -24,27 +24,42 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
         count_dropped(session, counters_.dropped_slow_qos0);
         return;
     }
-    send_now(*c, target, qos, retain);
+    // Nobody can ask for it again, but for another member of its group.
+    Delivery delivery{.qos = qos, .retain = retain};
+    if (qos != Qos::k0 && target.share != 0) delivery = route_delivery(target, qos, retain, true);
+    send_now(*c, target, delivery);
 }
 
-// Whether the client is there or not: it leaves when it is stored, and from the window.
+// For a session that a restart has to remember.
 void Broker::State::deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed) {
     Session& session = *target.session;
     bool waits = online(session) == nullptr || must_queue(session, qos);
     if (waits && !make_room(session, qos, route_bytes())) return;
-    Delivery delivery = route_delivery(target, qos, retain);
+    bool at_once = !waits && qos == Qos::k1 && session.window.next_unsent() == nullptr;
+    bool with_message = !at_once && (!waits || may_be_near(session, route_bytes()));
+    Delivery delivery = route_delivery(target, qos, retain, with_message);
     save_delivery(session, delivery, &routed);
-    if (waits) return push_queue(session, std::move(delivery));
-    session.window.push(std::move(delivery));
-    ++counters_.inflight;
+    if (at_once) {
+        if (!send_now(*online(session), target, delivery)) end_delivery(session, delivery);
+    } else if (waits) {
+        push(session, std::move(delivery));
+    } else {
+        session.window.push(std::move(delivery));
+        ++counters_.inflight;
+    }
 }
 
-Delivery Broker::State::route_delivery(const Target& target, Qos qos, bool retain) {
-    Delivery delivery{.message = route_message(),
+Delivery Broker::State::route_delivery(const Target& target, Qos qos, bool retain,
+                                       bool with_message) {
+    Delivery delivery{.message = with_message ? route_message() : nullptr,
                       .qos = qos,
                       .retain = retain,
+                      .published_qos = route_.qos,
+                      .published_retain = route_.retain,
                       .identifiers = {},
-                      .share = target.share};
+                      .share = target.share,
+                      .bytes = static_cast<uint32_t>(route_bytes()),
+                      .expires = route_.expires};
     for (uint32_t link = target.identifiers; link != kNoLink; link = route_.links[link].next) {
         delivery.identifiers.push_back(route_.links[link].identifier);
     }
@@ -57,7 +72,7 @@ bool Broker::State::must_queue(const Session& session, Qos qos) const {
     if (!session.retained.empty() || session.queued_qos0 > 0) return true;
     if (qos == Qos::k0) return false;
     const Connection* c = online(session);
-    return c == nullptr || c->doomed || !session.queue.empty() ||
+    return c == nullptr || c->doomed || session.queued() > 0 ||
            !session.window.has_room(window_limit(*c)) || c->outbox.size() > output_limit();
 }
 
@@ -65,7 +80,10 @@ size_t Broker::State::window_limit(const Connection& c) const {
     return std::min<size_t>(c.receive_maximum, std::max<uint16_t>(config_.max_inflight, 1));
 }
 
-void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool retain) {
+// False when it is too large for the client. If not, QoS 1 and 2 enter the window.
+bool Broker::State::send_now(Connection& c, const Target& target, Delivery& delivery) {
+    Qos qos = delivery.qos;
+    bool retain = delivery.retain;
     mqtt::Publish& publish = *route_.publish;
     OutgoingAliases::Choice alias = choose_alias(c);
     bool has_identifiers = target.identifiers != kNoLink && c.version == Version::k5;
@@ -76,17 +94,13 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
     size_t size = encoded.bytes.size() + (shared ? publish.payload.size() : 0);
     if (size > c.maximum_packet_size) {  // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
         count_dropped(*target.session, counters_.dropped_too_large);
-        return;
+        return false;
     }
     std::string& tail = c.outbox.tail();
     size_t start = tail.size();
     tail.append(encoded.bytes);
     if (qos != Qos::k0) {
-        Delivery delivery{.qos = qos};
-        if (target.share != 0) {  // another member may need it
-            delivery = route_delivery(target, qos, retain);
-            delivery.may_be_sent = true;
-        }
+        delivery.may_be_sent = true;
         uint16_t id = target.session->window.push_sent(std::move(delivery));
         ++counters_.inflight;
         tail[start + encoded.identifier_at] = static_cast<char>(id >> 8);
@@ -99,6 +113,7 @@ void Broker::State::send_now(Connection& c, const Target& target, Qos qos, bool 
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, publish.topic);
     count_publish(c, publish.payload.size());
     sent(c, size);
+    return true;
 }
 
 OutgoingAliases::Choice Broker::State::choose_alias(Connection& c) {
@@ -157,38 +172,26 @@ void Broker::State::encode_variant(Variant& variant, Version version) {
     variant.identifier_at = header + 2 + publish.topic.size();
 }
 
-void Broker::State::push_queue(Session& session, Delivery delivery) {
-    size_t bytes = delivery.message->bytes();
-    session.queued_bytes += bytes;
-    if (delivery.qos == Qos::k0) ++session.queued_qos0;
-    ++counters_.queued;
-    counters_.queued_bytes += bytes;
-    if (delivery.message->expires < session.next_expired) {
-        session.next_expired = delivery.message->expires;
-        arm(session);
-    }
-    session.queue.push_back(std::move(delivery));
-    note_queued(session);
-}
-
 bool Broker::State::within_queue_limits(const Session& session, size_t bytes) const {
-    return session.queue.size() < config_.max_queued_messages &&
+    return session.queued() < config_.max_queued_messages &&
            session.queued_bytes + bytes <= config_.max_queued_bytes;
 }
 
 // When memory is scarce a long queue is full, whatever its own limits. A short one may be of a
-// client that is only slow for a moment.
-bool Broker::State::fits_queue(const Session& session, size_t bytes) const {
+// client that is only slow for a moment; one in the store takes next to nothing.
+bool Broker::State::fits_queue(const Session& session, Qos qos, size_t bytes) const {
     constexpr size_t kShortQueue = 16;
     if (!within_queue_limits(session, bytes)) return false;
+    if (is_stored(session, qos)) {
+        return far_entries_ * sizeof(StoredEntry) < config_.max_memory / 2;
+    }
     Pressure now = pressure();
-    return now == Pressure::kNone ||
-           (now == Pressure::kCrowded && session.queue.size() < kShortQueue);
+    return now == Pressure::kNone || (now == Pressure::kCrowded && session.queued() < kShortQueue);
 }
 
 // False when the message is dropped.
 bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
-    if (fits_queue(session, bytes)) return true;
+    if (fits_queue(session, qos, bytes)) return true;
     if (qos == Qos::k0) {
         count_dropped(session, counters_.dropped_slow_qos0);
         return false;
@@ -196,15 +199,19 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
     if (config_.queue_policy == QueuePolicy::kDropOldest && bytes <= config_.max_queued_bytes) {
         // Not more than the new one needs: others, too, keep memory scarce.
         uint64_t before = session.queued_bytes;
-        size_t count = session.queue.size();
-        while (!session.queue.empty() &&
-               (!within_queue_limits(session, bytes) || session.queue.size() == count ||
+        size_t count = session.queued();
+        while (session.queued() > 0 &&
+               (!within_queue_limits(session, bytes) || session.queued() == count ||
                 before - session.queued_bytes < bytes)) {
-            if (fits_queue(session, bytes)) return true;
+            if (fits_queue(session, qos, bytes)) return true;
             drop_queued(session);
             count_dropped(session, counters_.dropped_queue_full);
         }
-        if (within_queue_limits(session, bytes) && pressure() != Pressure::kFull) return true;
+        if (fits_queue(session, qos, bytes)) return true;
+        if (within_queue_limits(session, bytes) && !is_stored(session, qos) &&
+            pressure() != Pressure::kFull) {
+            return true;
+        }
     }
     count_dropped(session, counters_.dropped_queue_full);
     if (config_.queue_policy == QueuePolicy::kDisconnect && online(session) != nullptr) {
@@ -213,20 +220,6 @@ bool Broker::State::make_room(Session& session, Qos qos, size_t bytes) {
     }
     // kReject comes here only with publishers that cannot be told no.
     return false;
-}
-
-Delivery Broker::State::take_queued(Session& session) {
-    Delivery first = session.queue.take(0);
-    size_t bytes = first.message->bytes();
-    session.queued_bytes -= bytes;
-    if (first.qos == Qos::k0) --session.queued_qos0;
-    --counters_.queued;
-    counters_.queued_bytes -= bytes;
-    return first;
-}
-
-void Broker::State::drop_queued(Session& session) {
-    end_delivery(session, take_queued(session));
 }
 
 }  // namespace pgmqtt::broker

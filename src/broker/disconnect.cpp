@@ -70,7 +70,8 @@ void Broker::State::close(Connection& c, std::string reason) {
 
 // What had to wait for the end of the input.
 void Broker::State::settle(Now now) {
-    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty()) {
+    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty() || !delivered_.empty()) {
+        if (!delivered_.empty()) finish_delivered();
         while (!doomed_.empty()) {
             Connection* c = find(doomed_.back());
             doomed_.pop_back();

@@ -1,4 +1,5 @@
 // QoS 2 from a client: PUBLISH, PUBREC, PUBREL, PUBCOMP, section 4.3.3.
+#include <algorithm>
 #include <utility>
 
 #include "broker/state.h"
@@ -40,12 +41,13 @@ void Broker::State::owe_pubrec(Connection& c, uint16_t packet_id, const Routed& 
     ++c.receiving;
     owe(c, {.type = mqtt::PacketType::kPubrec, .packet_id = packet_id, .reason = routed.reason});
     // With a sink, whether it is received is not known before the sink has it.
-    if (!routed.waits_for_sink) record_received(session, packet_id, received);
+    // What the store has to have before the PUBREC is this, whoever has the message already.
+    if (!routed.waits_for_sink) record_received(session, packet_id, received, routed.pending);
     if (routed.must_wait) {
         pending_.set_owner(
             routed.pending,
             {.kind = PendingOwner::Kind::kPubrec, .number = session.id, .packet_id = packet_id});
-    } else if (received.stored) {
+    } else if (received.stored_id != 0) {
         wait_for_store(
             {.kind = StoreWait::Kind::kPubrec, .session = session.id, .packet_id = packet_id});
     } else {
@@ -53,11 +55,23 @@ void Broker::State::owe_pubrec(Connection& c, uint16_t packet_id, const Routed& 
     }
 }
 
-void Broker::State::record_received(Session& session, uint16_t packet_id,
-                                    ReceivedPublish& received) {
-    if (!session.persistent || received.stored) return;
-    received.stored = true;
-    put({.kind = StoreKind::kReceived, .session_id = session.id, .packet_id = packet_id});
+void Broker::State::record_received(Session& session, uint16_t packet_id, ReceivedPublish& received,
+                                    Pending::PublishId waiting) {
+    if (!session.persistent || received.stored_id != 0) return;
+    received.stored_id = ++last_id_;
+    put_received(session, packet_id, received.stored_id, StoreKind::kReceived, waiting);
+}
+
+// In the logged log, whatever becomes of messages: an identifier that is forgotten is a message
+// that comes twice.
+void Broker::State::put_received(const Session& session, uint16_t packet_id, uint64_t stored_id,
+                                 StoreKind kind, Pending::PublishId waiting) {
+    StoreRecord record{.kind = kind,
+                       .session_id = session.id,
+                       .message_id = stored_id,
+                       .durability = std::min(config_.durability, Durability::kAsync),
+                       .packet_id = packet_id};
+    pending_.add_store(waiting, record, turn_.store);
 }
 
 void Broker::State::finish_pubrec(const FinishedPublish& finished) {
@@ -66,7 +80,7 @@ void Broker::State::finish_pubrec(const FinishedPublish& finished) {
     uint16_t packet_id = finished.owner.packet_id;
     auto found = session->received.find(packet_id);
     if (found == session->received.end() || found->second.done) return;
-    if (!is_error(finished.reason) && session->persistent && !found->second.stored) {
+    if (!is_error(finished.reason) && session->persistent && found->second.stored_id == 0) {
         record_received(*session, packet_id, found->second);
         return wait_for_store(
             {.kind = StoreWait::Kind::kPubrec, .session = session->id, .packet_id = packet_id});
@@ -85,8 +99,8 @@ void Broker::State::pubrec_ready(Session& session, uint16_t packet_id, ReasonCod
     Connection* c = online(session);
     // An error ends it [MQTT-4.3.3-9]; 3.x has no errors, and goes on to its PUBREL.
     if (is_error(reason) && (c == nullptr || c->version == Version::k5)) {
-        if (received.stored) {
-            put({.kind = StoreKind::kReleased, .session_id = session.id, .packet_id = packet_id});
+        if (received.stored_id != 0) {
+            put_received(session, packet_id, received.stored_id, StoreKind::kReleased);
         }
         if (received.counted && c != nullptr) --c->receiving;
         session.received.erase(found);
@@ -118,9 +132,9 @@ void Broker::State::handle_pubrel(Connection& c, const mqtt::Pubrel& pubrel) {
     if (received.releasing) return;  // its PUBCOMP is on its way
     // One that was not acknowledged yet is not the client's to release: it must not be forgotten.
     if (!received.done) return;
-    if (!received.stored) return release(session, pubrel.packet_id);
+    if (received.stored_id == 0) return release(session, pubrel.packet_id);
     received.releasing = true;
-    put({.kind = StoreKind::kReleased, .session_id = session.id, .packet_id = pubrel.packet_id});
+    put_received(session, pubrel.packet_id, received.stored_id, StoreKind::kReleased);
     wait_for_store(
         {.kind = StoreWait::Kind::kPubcomp, .session = session.id, .packet_id = pubrel.packet_id});
 }

@@ -2,6 +2,7 @@
 // which is too much for what every session has several of.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -19,6 +20,13 @@ class Fifo {
     const T& operator[](size_t index) const { return items_[head_ + index]; }
 
     void push_back(T item) { items_.push_back(std::move(item)); }
+
+    void prepend(std::vector<T> items) {
+        items.reserve(items.size() + size());
+        for (size_t i = head_; i < items_.size(); ++i) items.push_back(std::move(items_[i]));
+        items_ = std::move(items);
+        head_ = 0;
+    }
 
     void pop_front() {
         items_[head_] = T();  // what it held is released now, not when the block moves up
@@ -60,15 +68,33 @@ class Fifo {
         if (items_.empty()) clear();
     }
 
+    template <class Less>
+    void sort(Less less) {
+        auto first = items_.begin() + static_cast<std::ptrdiff_t>(head_);
+        if (!std::is_sorted(first, items_.end(), less)) std::sort(first, items_.end(), less);
+    }
+
     void clear() {
         items_.clear();
         head_ = 0;
-        if (items_.capacity() > kKeepCapacity) items_.shrink_to_fit();
+        if (items_.capacity() * sizeof(T) > kKeepBytes) items_.shrink_to_fit();
+    }
+
+    // Of one that is not used for a while.
+    void release() {
+        if (empty()) std::vector<T>().swap(items_);
+    }
+
+    // The first that `is_below` does not say of, in a queue that is sorted so.
+    template <class Below>
+    size_t find_first(Below is_below) const {
+        auto first = items_.begin() + static_cast<std::ptrdiff_t>(head_);
+        return static_cast<size_t>(std::partition_point(first, items_.end(), is_below) - first);
     }
 
    private:
     static constexpr size_t kCompactAt = 64;
-    static constexpr size_t kKeepCapacity = 1024;
+    static constexpr size_t kKeepBytes = 32 << 10;
 
     std::vector<T> items_;
     size_t head_ = 0;  // items before it are gone

@@ -62,10 +62,6 @@ Delivery* InflightWindow::next_unsent() {
     return sent_ < publishes_.size() ? &publishes_[sent_] : nullptr;
 }
 
-Delivery InflightWindow::take_unsent() {
-    return publishes_.take(sent_);
-}
-
 size_t InflightWindow::find_sent(uint16_t id) {
     for (size_t i = 0; i < sent_; ++i) {
         if (identifier(publishes_[i].sequence) == id) return i;

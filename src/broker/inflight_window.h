@@ -17,7 +17,9 @@ namespace pgmqtt::broker {
 // A QoS 2 delivery behind its PUBREC.
 struct Release {
     uint64_t sequence = 0;
-    MessagePtr message{};  // only so that the store keeps what the delivery refers to
+    StoredAs stored{};  // the message, though nobody needs it any more
+    uint32_t bytes = 0;
+    base::MonoTime expires = base::kNever;
     uint64_t batch = 0;    // PUBREL does not leave before that is stored
     bool counted = false;  // its PUBLISH was sent on this connection
     bool is_sent = false;  // on this connection
@@ -50,7 +52,8 @@ class InflightWindow {
     // The first that was not sent on this connection; null: none.
     Delivery* next_unsent();
     void mark_sent() { ++sent_; }
-    Delivery take_unsent();
+    Delivery take_unsent() { return publishes_.take(sent_); }
+    Delivery take_unsent(size_t index) { return publishes_.take(index); }
 
     // Index of the sent PUBLISH with this identifier, or kNone.
     size_t find_sent(uint16_t id);

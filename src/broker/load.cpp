@@ -10,19 +10,19 @@ void Broker::State::load(const StoreRecord& record, Now now) {
     begin_input(now);
     last_id_ = std::max({last_id_, record.session_id, record.message_id});
     if (record.kind == StoreKind::kSession) return load_session(record);
-    if (record.kind == StoreKind::kMessage) {
-        MessagePtr message = make_message(record.message, now_);
-        message->charge(message_bytes_);
-        message->stored_id = record.message_id;
-        loading_[record.message_id] = std::move(message);
+    Session* session = find_session(record.session_id);
+    if (session == nullptr) {
+        // Of a member of a group whose session was not stored itself.
+        if (record.kind == StoreKind::kDelivery) {
+            end_delivery(record.session_id, record.sequence,
+                         {record.message_id, record.durability});
+        }
         return;
     }
-    Session* session = find_session(record.session_id);
-    if (session == nullptr) return;
     if (record.kind == StoreKind::kSubscribe) load_subscription(*session, record.subscription);
     if (record.kind == StoreKind::kDelivery) load_delivery(*session, record);
     if (record.kind == StoreKind::kReceived) {
-        session->received[record.packet_id] = {.done = true, .stored = true};
+        session->received[record.packet_id] = {.done = true, .stored_id = record.message_id};
     }
 }
 
@@ -53,36 +53,26 @@ void Broker::State::load_subscription(Session& session, const StoredSubscription
 // Into the queue for now; settle_loaded() puts it where it belongs.
 void Broker::State::load_delivery(Session& session, const StoreRecord& record) {
     const StoredDelivery& stored = record.delivery;
-    auto found = loading_.find(record.message_id);
-    MessagePtr message = found != loading_.end() ? found->second : nullptr;
-    if (stored.state == DeliveryState::kReceivedByClient) {
-        if (message) ++message->stored_deliveries;
-        session.window.push_release({.sequence = record.sequence, .message = message});
-        ++counters_.inflight;
-        return;
-    }
-    if (!message) return end_delivery(session, record.sequence, nullptr);
-    Delivery delivery{.message = std::move(message),
+    Delivery delivery{.stored = {record.message_id, record.durability},
                       .qos = stored.qos,
                       .retain = stored.retain,
                       .may_be_sent = stored.sent,
                       .sent_is_stored = stored.sent,
+                      .published_qos = stored.qos,
+                      .published_retain = stored.retain,
                       .identifiers = {},
-                      .sequence = record.sequence};
-    ++delivery.message->stored_deliveries;
+                      .sequence = record.sequence,
+                      .bytes = stored.bytes,
+                      .expires = monotonic_expiry(stored.expires_at, now_)};
     base::ByteReader reader(stored.subscription_identifiers);
     while (reader.remaining() >= sizeof(uint32_t)) delivery.identifiers.push_back(reader.u32());
-    push_queue(session, std::move(delivery));
+    StoredEntry entry = far_entry(session, delivery);
+    entry.released = stored.state == DeliveryState::kReceivedByClient;
+    session.far.push_back(entry);
 }
 
 void Broker::State::loaded(Now now) {
     begin_input(now);
-    for (auto& [id, message] : loading_) {
-        if (message->stored_deliveries > 0) continue;
-        put({.kind = StoreKind::kMessageEnd, .message_id = id});
-        message->stored_id = 0;
-    }
-    loading_.clear();
     // Also across restarts no identifier is used twice, as long as the clock moves on.
     last_id_ = std::max(last_id_, static_cast<uint64_t>(now.wall.time_since_epoch().count()));
     for (auto& [id, session] : sessions_by_id_) settle_loaded(*session);
@@ -100,37 +90,68 @@ void Broker::State::settle_loaded(Session& session) {
     }
     if (session.will) session.will_due = disconnected + std::chrono::seconds(session.will_delay);
 
-    std::vector<Delivery> deliveries;
-    while (!session.queue.empty()) deliveries.push_back(take_queued(session));
-    std::sort(deliveries.begin(), deliveries.end(),
-              [](const Delivery& a, const Delivery& b) { return a.sequence < b.sequence; });
-    for (Delivery& delivery : deliveries) {
-        session.window.skip_sequence(delivery.sequence);
-        if (delivery.message->expired(now_.mono) && !delivery.may_be_sent) {
-            count_dropped(session, counters_.dropped_expired);
+    settle_loaded_queue(session, was_connected);
+    if (was_connected) save_session(session);
+    arm(session);
+}
+
+// Puts the deliveries, which came in any order, where they belong.
+void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
+    // What was sent when the server died nobody wrote down, but for QoS 2 that may expire. Of a
+    // queue as long as this not all was; to be told so by the next start is enough for its front.
+    constexpr size_t kMostWritten = 1 << 17;
+    Fifo<StoredEntry> loaded = std::exchange(session.far, {});
+    far_entries_ -= loaded.size();
+    session.far_bytes = 0;
+    loaded.sort([](const StoredEntry& a, const StoredEntry& b) { return a.sequence < b.sequence; });
+    size_t most_in_window = std::max<size_t>(config_.max_inflight, 1);
+    bool in_window = true;
+    for (size_t i = 0; i < loaded.size(); ++i) {
+        const StoredEntry& entry = loaded[i];
+        session.window.skip_sequence(entry.sequence);
+        base::MonoTime expires = far_clock_.get(entry.expires);
+        bool sent = entry.may_be_sent || was_connected;
+        if (!sent && !entry.released && expires > now_.mono) {  // nearly all
+            in_window = false;
+            session.far.push_back(entry);
+            session.far_bytes += entry.bytes;
+            ++far_entries_;
+            count_queued(session, entry.bytes, expires);
+            continue;
+        }
+        Delivery delivery = delivery_of(session, entry);
+        if (entry.has_identifiers) session.far_identifiers.erase(entry.sequence);
+        if (entry.released) {
+            session.window.push_release({.sequence = delivery.sequence,
+                                         .stored = delivery.stored,
+                                         .bytes = delivery.bytes,
+                                         .expires = delivery.expires});
+            ++counters_.inflight;
+            continue;
+        }
+        if (delivery.expired(now_.mono) && !delivery.may_be_sent) {
+            ++counters_.dropped_expired;
             end_delivery(session, delivery);
             continue;
         }
-        // What a connection had sent when the server died nobody wrote down, but for QoS 2 that
-        // may expire.
         if (was_connected && !delivery.may_be_sent) {
             delivery.may_be_sent = true;
-            delivery.sent_is_stored = true;
-            put_delivery(session, delivery, DeliveryState::kQueued);
+            if (i < kMostWritten) {
+                delivery.sent_is_stored = true;
+                put_delivery(session, delivery, DeliveryState::kQueued);
+            }
         }
-        bool under_way = delivery.may_be_sent && !session.window.in_use(delivery.sequence);
-        if (under_way && session.queue.empty()) {
+        in_window = in_window && delivery.may_be_sent &&
+                    session.window.publish_count() < most_in_window &&
+                    !session.window.in_use(delivery.sequence);
+        if (in_window) {
             session.window.push(std::move(delivery));
+            session.incomplete = true;
             ++counters_.inflight;
         } else {
-            push_queue(session, std::move(delivery));
+            push_far(session, delivery);
         }
     }
-    for (size_t i = 0; i < session.window.release_count(); ++i) {
-        session.window.skip_sequence(session.window.release(i).sequence);
-    }
-    if (was_connected) save_session(session);
-    arm(session);
 }
 
 }  // namespace pgmqtt::broker

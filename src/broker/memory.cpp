@@ -24,7 +24,8 @@ constexpr size_t kScarceOutput = 16 << 10;
 
 uint64_t Broker::State::memory_used() const {
     return message_bytes_ - retained_.charged() + state_bytes_ + output_bytes_ + pending_.bytes() +
-           counters_.queued * sizeof(Delivery);
+           (counters_.queued - far_entries_) * sizeof(Delivery) +
+           far_entries_ * sizeof(StoredEntry) + move_refs_ * sizeof(MoveRef);
 }
 
 Broker::State::Pressure Broker::State::pressure() const {
@@ -67,7 +68,7 @@ void Broker::State::note_sent(Connection& c) {
     c.behind = !c.outbox.empty();
     if (c.behind || c.phase != Phase::kConnected) return;
     Session& session = *c.session;
-    bool more = !session.queue.empty() || !session.retained.empty() ||
+    bool more = session.queued() > 0 || !session.retained.empty() ||
                 session.window.next_unsent() != nullptr;
     if (more) pump_later(c);
 }

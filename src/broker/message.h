@@ -33,10 +33,6 @@ struct Message {
     // Set by the retained store when the topic got another message, or none.
     bool superseded = false;
 
-    // Its name in the store while deliveries of persistent sessions need it; 0: not there.
-    uint64_t stored_id = 0;
-    uint32_t stored_deliveries = 0;
-
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
 

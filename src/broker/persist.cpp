@@ -1,7 +1,9 @@
 // Records of persistent sessions, and what waits until they are stored: the invariant.
+#include <optional>
 #include <utility>
 
 #include "broker/state.h"
+#include "mqtt/topic.h"
 
 namespace pgmqtt::broker {
 
@@ -31,26 +33,36 @@ void Broker::State::save_subscription(const Session& session, const mqtt::Subscr
     put(record);
 }
 
-// Gives the delivery its place in the sequence. `routed`: of the publish that waits for it.
+// Gives the delivery its place in the sequence. `routed`: of the current route, whose publisher
+// waits for it; else the message is stored for this delivery alone.
 void Broker::State::save_delivery(Session& session, Delivery& delivery, Routed* routed) {
-    Message& message = *delivery.message;
-    if (message.stored_deliveries++ == 0) {
-        message.stored_id = ++last_id_;
+    StoredAs stored = routed != nullptr ? route_.stored : StoredAs{};
+    if (stored.id == 0) {
+        MessageView message = routed != nullptr ? route_view() : delivery.message->view();
+        stored = {++last_id_, durability_of(message.topic)};
         put({.kind = StoreKind::kMessage,
-             .message = message.view(),
-             .message_id = message.stored_id});
+             .message = message,
+             .message_id = stored.id,
+             .durability = stored.durability});
+        if (routed != nullptr) route_.stored = stored;
     }
+    delivery.stored = stored;
     delivery.sequence = session.window.take_sequence();
-    delivery.batch = pending_.store_batch();
-    if (routed == nullptr || routed->stores_deliveries) {
-        put_delivery(session, delivery, DeliveryState::kQueued);
-    } else {
-        // All records of one publish are in one batch: one of them is enough to wait for.
-        routed->stores_deliveries = true;
-        routed->must_wait = true;
-        put_delivery(session, delivery, DeliveryState::kQueued, pending_of(*routed));
+    // QoS 1 leaves at once: after a crash it comes again from the publisher, who knows of no
+    // acknowledgement, and may then be a second time at the receiver, who allows that. What QoS 2
+    // promises holds across a crash only if it is stored first.
+    if (delivery.qos == Qos::k2) {
+        delivery.batch = pending_.store_batch();
+        wake_when_stored(session);
     }
-    wake_when_stored(session);
+    if (routed == nullptr) return put_delivery(session, delivery, DeliveryState::kQueued);
+    Pending::PublishId publish = pending_of(*routed);
+    delivery.publish = pending_.add_delivery(publish);
+    if (routed->stores_deliveries) return put_delivery(session, delivery, DeliveryState::kQueued);
+    // All records of one publish are in one batch: one of them is enough to wait for.
+    routed->stores_deliveries = true;
+    routed->must_wait = true;
+    put_delivery(session, delivery, DeliveryState::kQueued, publish);
 }
 
 void Broker::State::put_delivery(const Session& session, const Delivery& delivery,
@@ -59,32 +71,55 @@ void Broker::State::put_delivery(const Session& session, const Delivery& deliver
     for (uint32_t identifier : delivery.identifiers) base::put_u32(identifiers, identifier);
     StoreRecord record{.kind = StoreKind::kDelivery,
                        .session_id = session.id,
-                       .message_id = delivery.message->stored_id,
+                       .message_id = delivery.stored.id,
+                       .durability = delivery.stored.durability,
                        .sequence = delivery.sequence};
     record.delivery = {.state = state,
                        .sent = delivery.may_be_sent,
                        .qos = delivery.qos,
                        .retain = delivery.retain,
-                       .subscription_identifiers = identifiers};
-    pending_.add_store(waiting, record, turn_.store);
+                       .subscription_identifiers = identifiers,
+                       .bytes = delivery.bytes,
+                       .expires_at = wall_time(delivery.expires)};
+    pending_.add_store(waiting, record, turn_.store, Pending::Part::kDeliveries);
+}
+
+void Broker::State::put_release(const Session& session, const Release& release) {
+    Delivery delivery{.stored = release.stored,
+                      .qos = Qos::k2,
+                      .may_be_sent = true,
+                      .sequence = release.sequence,
+                      .bytes = release.bytes,
+                      .expires = release.expires};
+    put_delivery(session, delivery, DeliveryState::kReceivedByClient);
 }
 
 void Broker::State::end_delivery(const Session& session, const Delivery& delivery) {
-    if (!session.persistent || delivery.qos == Qos::k0) return;
-    end_delivery(session, delivery.sequence, delivery.message.get());
+    if (delivery.publish.id != Pending::kNone) delivered_.push_back(delivery.publish);
+    end_delivery(session.id, delivery.sequence, delivery.stored);
 }
 
-void Broker::State::end_delivery(const Session& session, uint64_t sequence, Message* message) {
-    if (!session.persistent) return;
-    put({.kind = StoreKind::kDeliveryEnd, .session_id = session.id, .sequence = sequence});
-    if (message != nullptr) let_go(*message);
+void Broker::State::end_delivery(uint64_t session, uint64_t sequence, const StoredAs& stored) {
+    if (stored.id == 0) return;
+    put({.kind = StoreKind::kDeliveryEnd,
+         .session_id = session,
+         .message_id = stored.id,
+         .durability = stored.durability,
+         .sequence = sequence});
 }
 
-// One delivery less needs the message.
-void Broker::State::let_go(Message& message) {
-    if (--message.stored_deliveries > 0) return;
-    put({.kind = StoreKind::kMessageEnd, .message_id = message.stored_id});
-    message.stored_id = 0;
+Durability Broker::State::durability_of(ByteView topic) const {
+    std::optional<Durability> found;
+    for (const DurabilityRule& rule : durability_rules_) {
+        if (found && *found <= rule.durability) continue;
+        if (mqtt::topic_matches(rule.filter, topic)) found = rule.durability;
+    }
+    return found.value_or(config_.durability);
+}
+
+base::WallTime Broker::State::wall_time(base::MonoTime at) const {
+    if (at == base::kNever) return base::WallTime::max();
+    return now_.wall + std::chrono::duration_cast<std::chrono::microseconds>(at - now_.mono);
 }
 
 // Call behind the records to wait for: they are in the batch of this turn.

@@ -13,6 +13,7 @@ void Broker::State::pump(Session& session) {
     flush_window(session);
     bool took = false;
     while (pump_retained(session) || pump_queue(session)) took = true;
+    look_ahead(session);
     if (took) note_taken(session);
 }
 
@@ -43,7 +44,12 @@ bool Broker::State::pump_retained(Session& session) {
     }
     Qos qos = std::min(message->qos, run.qos);
     if (!can_start(session, qos)) return false;
-    Delivery delivery{.message = message, .qos = qos, .retain = true, .identifiers = {}};
+    Delivery delivery{.message = message,
+                      .qos = qos,
+                      .retain = true,
+                      .identifiers = {},
+                      .bytes = static_cast<uint32_t>(message->bytes()),
+                      .expires = message->expires};
     if (run.identifier != 0) delivery.identifiers.push_back(run.identifier);
     run.next.reset();
     if (session.persistent && qos != Qos::k0) save_delivery(session, delivery, nullptr);
@@ -67,12 +73,12 @@ bool Broker::State::pump_queue(Session& session) {
     if (!session.retained.empty() || session.queue.empty()) return false;
     const Delivery& first = session.queue.front();
     bool must_stay = first.may_be_sent && first.qos == Qos::k2;  // [MQTT-4.3.3-7]
-    if (first.message->expired(now_.mono) && !must_stay) {
+    if (first.expired(now_.mono) && !must_stay) {
         count_dropped(session, counters_.dropped_expired);
         drop_queued(session);
         return true;
     }
-    if (!can_start(session, first.qos)) return false;
+    if (first.is_missing() || !can_start(session, first.qos)) return false;
     if (first.sequence != 0 && session.window.in_use(first.sequence)) return false;
     start(session, take_queued(session));
     return true;
@@ -81,7 +87,7 @@ bool Broker::State::pump_queue(Session& session) {
 void Broker::State::start(Session& session, Delivery delivery) {
     if (delivery.qos == Qos::k0) {
         send_kept(*session.connection, delivery, 0);
-        return;
+        return end_delivery(session, delivery);
     }
     session.window.push(std::move(delivery));
     ++counters_.inflight;
@@ -99,7 +105,8 @@ void Broker::State::flush_window(Session& session) {
             session.window.quota_used() >= window_limit(c)) {
             return;
         }
-        bool expired = next->message->expired(now_.mono) && !next->may_be_sent;
+        bool expired = next->expired(now_.mono) && !next->may_be_sent;
+        if (next->is_missing() && !expired) return;
         if (expired) count_dropped(session, counters_.dropped_expired);
         uint16_t packet_id = InflightWindow::identifier(next->sequence);
         // Too large is as good as delivered, and keeps no place [MQTT-3.1.2-25].
@@ -110,11 +117,11 @@ void Broker::State::flush_window(Session& session) {
         }
         session.window.mark_sent();
         next->may_be_sent = true;
-        if (!session.persistent) {
-            // There is no reconnect to send it again; at most another member of its group.
-            if (next->share == 0) next->message.reset();
-        } else if (next->qos == Qos::k2 && next->message->expires != base::kNever &&
-                   !next->sent_is_stored) {
+        // What is stored comes from there if it has to be sent again. Else there is no reconnect;
+        // at most another member of its group.
+        if (next->stored.id != 0 || next->share == 0) next->message.reset();
+        if (session.persistent && next->qos == Qos::k2 && next->expires != base::kNever &&
+            !next->sent_is_stored) {
             next->sent_is_stored = true;  // must not expire any more, also in the store
             put_delivery(session, *next, DeliveryState::kQueued);
         }

@@ -30,6 +30,7 @@ Routed Broker::State::route(mqtt::Publish& publish, const Origin& origin, Now no
 void Broker::State::begin_route(mqtt::Publish& publish, const Origin& origin, Now now) {
     ++route_.number;
     route_.message.reset();
+    route_.stored = {};
     route_.publish = &publish;
     route_.qos = publish.qos;
     route_.retain = publish.retain;
@@ -96,7 +97,7 @@ bool Broker::State::would_be_rejected() {
         const Session& session = *target.session;
         bool reliable = std::min(route_.qos, target.qos) != Qos::k0;
         if (!reliable || !must_queue(session, Qos::k1)) continue;
-        if (!fits_queue(session, route_bytes())) return true;
+        if (!fits_queue(session, Qos::k1, route_bytes())) return true;
     }
     return false;
 }
@@ -125,12 +126,10 @@ bool Broker::State::retain(Routed& routed) {
 }
 
 void Broker::State::hand_to_sinks(const Origin& origin, Routed& routed) {
-    const mqtt::Publish& publish = *route_.publish;
     SinkRecord& record = route_.sink_record;
     record.client_id = origin.client_id;
     record.username = origin.username;
-    record.message = {publish.topic,      publish.payload,    route_.qos,       route_.retain,
-                      route_properties(), route_.received_at, route_.expires_at};
+    record.message = route_view();
     pending_.add_sink(pending_of(routed), record, turn_.sink);
     if (route_.sinks_must_confirm) routed.must_wait = routed.waits_for_sink = true;
 }
@@ -157,6 +156,12 @@ const MessagePtr& Broker::State::route_message() {
         route_.message = std::move(message);
     }
     return route_.message;
+}
+
+MessageView Broker::State::route_view() {
+    const mqtt::Publish& publish = *route_.publish;
+    return {publish.topic,      publish.payload,    route_.qos,       route_.retain,
+            route_properties(), route_.received_at, route_.expires_at};
 }
 
 size_t Broker::State::route_bytes() {

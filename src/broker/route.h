@@ -70,6 +70,7 @@ struct Route {
     base::WallTime received_at{};
     base::WallTime expires_at = base::WallTime::max();
     base::MonoTime expires = base::kNever;
+    StoredAs stored;     // once a delivery has to be stored
     MessagePtr message;  // made when somebody has to keep it
     std::string properties;
     bool properties_encoded = false;

@@ -53,14 +53,15 @@ void Broker::State::end_session(Session& session) {
         remove_subscription(filter, subscription);
     }
     state_bytes_ -= session_cost(session.client_id, session.username);
-    counters_.queued -= session.queue.size();
+    counters_.queued -= session.queued();
     counters_.queued_bytes -= session.queued_bytes;
     counters_.inflight -= session.window.size();
+    far_entries_ -= session.far.size();
+    end_deliveries(session);
     if (session.persistent) {
         put({.kind = StoreKind::kSessionEnd, .session_id = session.id});
         unstored_ends_[session.client_id] = pending_.store_batch();
         last_unstored_end_ = pending_.store_batch();
-        forget_deliveries(session);
     }
     sessions_by_id_.erase(session.id);
     sessions_.erase(sessions_.find(session.client_id));
@@ -75,16 +76,23 @@ uint64_t Broker::State::unstored_end_of(ByteView client_id) {
     return found->second;
 }
 
-// kSessionEnd says it of the deliveries; what they were of may have no other.
-void Broker::State::forget_deliveries(Session& session) {
+// One by one: the store counts what is left in each part of its log.
+void Broker::State::end_deliveries(Session& session) {
     for (size_t i = 0; i < session.window.publish_count(); ++i) {
-        let_go(*session.window.publish(i).message);
+        end_delivery(session, session.window.publish(i));
     }
     for (size_t i = 0; i < session.window.release_count(); ++i) {
-        if (session.window.release(i).message) let_go(*session.window.release(i).message);
+        const Release& release = session.window.release(i);
+        end_delivery(session.id, release.sequence, release.stored);
     }
-    for (size_t i = 0; i < session.queue.size(); ++i) {
-        if (session.queue[i].qos != Qos::k0) let_go(*session.queue[i].message);
+    for (size_t i = 0; i < session.queue.size(); ++i) end_delivery(session, session.queue[i]);
+    for (size_t i = 0; i < session.far.size(); ++i) {
+        const StoredEntry& entry = session.far[i];
+        end_delivery(session.id, entry.sequence, {entry.message_id, entry.durability});
+    }
+    for (const auto& [packet_id, received] : session.received) {
+        if (received.stored_id == 0 || received.releasing) continue;
+        put_received(session, packet_id, received.stored_id, StoreKind::kReleased);
     }
 }
 
@@ -94,17 +102,7 @@ void Broker::State::go_offline(Session& session) {
     session.expires = session.expiry_interval == Session::kNeverExpires
                           ? base::kNever
                           : now_.mono + std::chrono::seconds(session.expiry_interval);
-    if (session.queued_qos0 > 0) {
-        session.queue.remove_if([&](const Delivery& delivery) {
-            if (delivery.qos != Qos::k0) return false;
-            size_t bytes = delivery.message->bytes();
-            session.queued_bytes -= bytes;
-            --counters_.queued;
-            counters_.queued_bytes -= bytes;
-            return true;
-        });
-        session.queued_qos0 = 0;
-    }
+    put_away(session);
     for (size_t i = 0; i < session.window.publish_count(); ++i) {
         Delivery& delivery = session.window.publish(i);
         if (!delivery.may_be_sent || delivery.sent_is_stored) continue;
@@ -147,30 +145,6 @@ void Broker::State::session_timer(Session& session) {
     }
     if (session.next_expired <= now_.mono) drop_expired(session);
     arm(session);
-}
-
-// Nobody may ever come for what has expired in a queue: it leaves without that.
-void Broker::State::drop_expired(Session& session) {
-    // A queue of many deadlines is not looked through at each of them.
-    constexpr auto kAtMostEvery = std::chrono::seconds(5);
-    base::MonoTime next = base::kNever;
-    session.queue.remove_if([&](const Delivery& delivery) {
-        base::MonoTime expires = delivery.message->expires;
-        if (expires > now_.mono) {
-            next = std::min(next, expires);
-            return false;
-        }
-        size_t bytes = delivery.message->bytes();
-        session.queued_bytes -= bytes;
-        if (delivery.qos == Qos::k0) --session.queued_qos0;
-        --counters_.queued;
-        counters_.queued_bytes -= bytes;
-        count_dropped(session, counters_.dropped_expired);
-        end_delivery(session, delivery);
-        return true;
-    });
-    session.next_expired =
-        next == base::kNever ? base::kNever : std::max(next, now_.mono + kAtMostEvery);
 }
 
 }  // namespace pgmqtt::broker

@@ -16,6 +16,7 @@
 #include "broker/inflight_window.h"
 #include "broker/message.h"
 #include "broker/retained_store.h"
+#include "broker/stored_entry.h"
 #include "broker/subscription_tree.h"
 
 namespace pgmqtt::broker {
@@ -28,7 +29,7 @@ struct ReceivedPublish {
     bool done = false;       // PUBREC may be sent, or was
     bool owed = false;       // stands in Connection::owed
     bool counted = false;    // takes from the quota of this connection
-    bool stored = false;     // by a kReceived record
+    uint64_t stored_id = 0;  // of its kReceived record; 0: none
     bool releasing = false;  // PUBREL came; PUBCOMP waits for the store
 };
 
@@ -73,9 +74,17 @@ struct Session {
     size_t subscription_levels = 0;
 
     InflightWindow window;
+    // What waits for the window: first what is here, or was asked for, then what is only in the
+    // store. All of far is behind all of queue; sequences grow from front to back.
     Fifo<Delivery> queue;
-    uint64_t queued_bytes = 0;
     uint64_t dropped = 0;  // messages, since this broker knows the session
+    Fifo<StoredEntry> far;
+    std::unordered_map<uint64_t, std::vector<uint32_t>> far_identifiers;  // by sequence
+    uint64_t queued_bytes = 0;                                            // of both
+    uint64_t far_bytes = 0;
+    size_t asked = 0;             // messages that the store was asked for
+    bool incomplete = false;      // some that are near were not asked for yet
+    bool waits_to_fetch = false;  // is in State::to_fetch_
     // QoS 0 has its place in the queue only behind retained messages, to keep the order.
     size_t queued_qos0 = 0;
     Fifo<RetainedRun> retained;
@@ -91,6 +100,8 @@ struct Session {
     base::MonoTime took_at{};
 
     RouteMark mark;
+
+    size_t queued() const { return queue.size() + far.size(); }
 };
 
 // A sink as a subscriber; one for all filters of the same sink.

@@ -23,30 +23,45 @@ struct SessionNetEffect {
     };
     struct Message {
         uint64_t id = 0;
+        Durability durability = Durability::kDurable;
+        uint64_t source_id = 0;  // not 0: a copy of that one, which is stored; `message` is empty
         MessageView message;
     };
     struct Delivery {
         uint64_t session_id = 0;
         uint64_t sequence = 0;
         uint64_t message_id = 0;
+        Durability durability = Durability::kDurable;
         StoredDelivery delivery;
+        uint64_t was = 0;  // the message that it referred to before these records, if it was there
     };
     struct Packet {
         uint64_t session_id = 0;
         uint16_t packet_id = 0;
+        uint64_t id = 0;
+    };
+    struct Moved {
+        Durability durability = Durability::kDurable;
+        uint64_t up_to = 0;
     };
 
-    // With all that belongs to them; what is below is about other sessions.
+    // With their subscriptions and received identifiers; those below are of other sessions. Their
+    // deliveries end one by one: the log is to be read without a look at the sessions, since it
+    // also has deliveries for sessions that are not stored (of a share group's members).
     std::vector<uint64_t> ended_sessions;
     std::vector<Session> sessions;
     std::vector<Subscription> subscriptions;
     std::vector<Subscription> unsubscribed;
-    std::vector<Message> messages;
-    std::vector<uint64_t> ended_messages;
+    std::vector<Message> messages;  // that a delivery needs; by id
     std::vector<Delivery> deliveries;
-    std::vector<Delivery> ended_deliveries;  // session_id and sequence
+    std::vector<Delivery> ended_deliveries;
     std::vector<Packet> received;
     std::vector<Packet> released;
+    std::vector<Moved> moved;
+
+    // Whether somebody waits for more than a commit: for its flush. Ends of deliveries nobody waits
+    // for; a message says by itself what it needs, and the rest needs what pgmqtt.durability says.
+    bool must_be_flushed(Durability of_state) const;
 };
 
 class SessionChanges {
@@ -57,6 +72,7 @@ class SessionChanges {
     // Rows of records to come, or of those that are here, may have been written already: the
     // removal of a row is then never left out.
     void may_be_repeated() { repeated_ = true; }
+    bool repeated() const { return repeated_; }
 
     SessionNetEffect net_effect() const;
 
@@ -104,14 +120,24 @@ class SessionChanges {
         void clear();
     };
 
+    using Message = SessionNetEffect::Message;
+    using Delivery = SessionNetEffect::Delivery;
+
+    void add_copy(const StoreRecord& record);
+    void add_delivery(const StoreRecord& record);
+    uint64_t stored_before(uint64_t message_id) const;
     bool session_ended(uint64_t session_id) const;
-    bool begun_here(uint64_t message_id) const;
+    bool begun_here(const Delivery& delivery) const;
+    void add_deliveries(SessionNetEffect& net) const;
+    void add_messages(SessionNetEffect& net) const;
 
     Table<SessionNetEffect::Session, uint64_t> sessions_;
     Table<SessionNetEffect::Subscription, FilterKey, FilterKeyHash> subscriptions_;
-    Table<SessionNetEffect::Message, uint64_t> messages_;
-    Table<SessionNetEffect::Delivery, Key, KeyHash> deliveries_;
+    std::vector<Message> messages_;
+    std::unordered_map<uint64_t, size_t> message_index_;
+    Table<Delivery, Key, KeyHash> deliveries_;
     Table<SessionNetEffect::Packet, Key, KeyHash> received_;
+    std::vector<SessionNetEffect::Moved> moved_;
     bool repeated_ = false;
 };
 

@@ -46,9 +46,9 @@ Subscription& Broker::State::choose_member(ShareGroup& group, Qos qos, size_t by
 int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) const {
     const Connection* c = online(session);
     if (c == nullptr || c->doomed) {
-        return qos != Qos::k0 && fits_queue(session, bytes) ? kWhenItIsBack : kNoRoom;
+        return qos != Qos::k0 && fits_queue(session, qos, bytes) ? kWhenItIsBack : kNoRoom;
     }
-    if (must_queue(session, qos)) return fits_queue(session, bytes) ? kQueued : kNoRoom;
+    if (must_queue(session, qos)) return fits_queue(session, qos, bytes) ? kQueued : kNoRoom;
     bool dropped = qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c));
     return dropped ? kNoRoom : kAtOnce;
 }
@@ -58,31 +58,55 @@ int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) cons
 // [MQTT-4.8.2-6].
 void Broker::State::hand_over(Session& session) {
     auto take = [this](const Delivery& delivery) {
-        if (delivery.share == 0 || !delivery.message) return;
+        if (delivery.share == 0 || (!delivery.message && delivery.stored.id == 0)) return;
         if (delivery.qos == Qos::k2 && delivery.may_be_sent) return;
-        orphans_.push_back({delivery.share, delivery.message});
+        orphans_.push_back({.share = delivery.share,
+                            .message = delivery.message,
+                            .stored = delivery.stored,
+                            .bytes = delivery.bytes,
+                            .expires = delivery.expires,
+                            .qos = delivery.published_qos,
+                            .retain = delivery.published_retain});
     };
     for (size_t i = 0; i < session.window.publish_count(); ++i) take(session.window.publish(i));
     for (size_t i = 0; i < session.queue.size(); ++i) take(session.queue[i]);
+    for (size_t i = 0; i < session.far.size(); ++i) {
+        if (session.far[i].share != 0) take(delivery_of(session, session.far[i]));
+    }
 }
 
+// Its message may be in the store only. Then the delivery to the new member refers to it there, in
+// the batch in which the old one ends; also when the member's session is not otherwise stored.
 void Broker::State::deliver_orphan(const Orphan& orphan) {
-    const Message& message = *orphan.message;
     ShareGroup* group = subscriptions_.find_group(orphan.share);
     if (group == nullptr) return;  // it was the last member
-    const Subscription& member = choose_member(*group, message.qos, message.payload.size());
+    const Subscription& member = choose_member(*group, orphan.qos, orphan.bytes);
     Session& session = *member.session;
-    Qos qos = std::min(message.qos, member.qos);
+    Qos qos = std::min(orphan.qos, member.qos);
     if (qos == Qos::k0 && online(session) == nullptr) return;
-    if (!make_room(session, qos, message.bytes())) return;
+    if (!make_room(session, qos, orphan.bytes)) return;
     Delivery delivery{.message = orphan.message,
                       .qos = qos,
-                      .retain = member.retain_as_published && message.retain,
+                      .retain = member.retain_as_published && orphan.retain,
+                      .published_qos = orphan.qos,
+                      .published_retain = orphan.retain,
                       .identifiers = {},
-                      .share = orphan.share};
+                      .share = orphan.share,
+                      .bytes = orphan.bytes,
+                      .expires = orphan.expires};
     if (member.identifier != 0) delivery.identifiers.push_back(member.identifier);
-    if (session.persistent && qos != Qos::k0) save_delivery(session, delivery, nullptr);
-    push_queue(session, std::move(delivery));
+    bool stored = is_stored(session, qos);
+    if (orphan.stored.id != 0 && (stored || !orphan.message)) {
+        delivery.stored = orphan.stored;
+        delivery.sequence = session.window.take_sequence();
+        if (qos == Qos::k2) delivery.batch = pending_.store_batch();
+        put_delivery(session, delivery, DeliveryState::kQueued);
+        note_reference(delivery.stored, session, delivery.sequence);
+        wake_when_stored(session);
+    } else if (stored) {
+        save_delivery(session, delivery, nullptr);
+    }
+    push(session, std::move(delivery));
     pump(session);
 }
 

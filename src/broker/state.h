@@ -33,10 +33,7 @@ class Broker::State {
     State(const Config& config, uint64_t seed);
 
     // --- broker.cpp
-    void begin_input(Now now) {
-        now_ = now;
-        if (load_.due(now.mono)) sample_load();
-    }
+    void begin_input(Now now);
     Connection* find(ConnectionId id);
     void configure(const Config& config);
     void set_sinks(const std::vector<SinkRoute>& routes);
@@ -68,6 +65,13 @@ class Broker::State {
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);
     bool takes_publishes() const;
 
+    // --- fetch.cpp: messages back from the store
+    void fetched(BatchReader& records, Now now);
+    void fetch_again();
+
+    // --- move.cpp: the store cleans its log
+    void move(const MoveRecord& record, Now now);
+
     // --- finish.cpp: what workers did
     void store_done(uint64_t batch, Now now);
     void sink_done(const CompletionRecord& completion, Now now);
@@ -79,6 +83,8 @@ class Broker::State {
     Config config_;
     Turn turn_;
     Pending pending_;
+    uint64_t fetch_batch_ = 1;  // of the current turn
+    std::vector<DurabilityRule> durability_rules_;
 
    private:
     friend class Broker;
@@ -104,7 +110,43 @@ class Broker::State {
     // A message for one of a group whose member left without it.
     struct Orphan {
         uint64_t share = 0;
-        MessagePtr message;
+        MessagePtr message;  // null: only in the store
+        StoredAs stored;
+        uint32_t bytes = 0;
+        base::MonoTime expires = base::kNever;
+        Qos qos = Qos::k0;
+        bool retain = false;
+    };
+
+    // A message that the store was asked for, and who waits for it.
+    struct Fetch {
+        struct Waiter {
+            uint64_t session = 0;
+            uint64_t sequence = 0;
+        };
+        uint32_t bytes = 0;
+        std::vector<Waiter> waiters;
+    };
+
+    // A delivery that refers to a part of the log that is to be cleaned.
+    struct MoveRef {
+        uint64_t message_id = 0;
+        uint64_t session = 0;
+        uint64_t sequence = 0;
+    };
+
+    // The answer to a MoveRecord, as far as it is.
+    struct Moving {
+        bool active = false;
+        uint64_t up_to = 0;
+        Durability durability = Durability::kDurable;
+        uint64_t batch = 0;              // the store has this before it gets more
+        std::vector<uint64_t> sessions;  // still to be looked through
+        uint64_t below = UINT64_MAX;     // of the last of them, far entries with such sequences
+        std::vector<std::vector<MoveRef>> chunks;  // each sorted, the lowest message_id last
+        std::vector<MoveRef> late;                 // new references to old messages
+        uint64_t source_id = 0;                    // was copied last
+        uint64_t copy_id = 0;
     };
 
     // What one of the topics in $SYS says.
@@ -151,7 +193,10 @@ class Broker::State {
     // --- exactly_once.cpp: QoS 2 from a client, section 4.3.3
     bool handle_repetition(Connection& c, const mqtt::Publish& publish);
     void owe_pubrec(Connection& c, uint16_t packet_id, const Routed& routed);
-    void record_received(Session& session, uint16_t packet_id, ReceivedPublish& received);
+    void record_received(Session& session, uint16_t packet_id, ReceivedPublish& received,
+                         Pending::PublishId waiting = Pending::kNone);
+    void put_received(const Session& session, uint16_t packet_id, uint64_t stored_id,
+                      StoreKind kind, Pending::PublishId waiting = Pending::kNone);
     void finish_pubrec(const FinishedPublish& finished);
     void pubrec_ready(Session& session, uint16_t packet_id, ReasonCode reason,
                       const std::string& reason_string);
@@ -179,6 +224,7 @@ class Broker::State {
     void hand_to_sinks(const Origin& origin, Routed& routed);
     Pending::PublishId pending_of(Routed& routed);
     const MessagePtr& route_message();
+    MessageView route_view();
     ByteView route_properties();
     size_t route_bytes();
     RetainedLimits retained_limits() const;
@@ -199,21 +245,35 @@ class Broker::State {
     // --- deliver.cpp: a message to one receiver, now or later
     void deliver(const Target& target, Routed& routed);
     void deliver_stored(const Target& target, Qos qos, bool retain, Routed& routed);
-    Delivery route_delivery(const Target& target, Qos qos, bool retain);
+    Delivery route_delivery(const Target& target, Qos qos, bool retain, bool with_message);
     bool must_queue(const Session& session, Qos qos) const;
-    void send_now(Connection& c, const Target& target, Qos qos, bool retain);
+    bool send_now(Connection& c, const Target& target, Delivery& delivery);
     OutgoingAliases::Choice choose_alias(Connection& c);
     const Variant& odd_variant(const Connection& c, const Target& target, Qos qos, bool retain,
                                OutgoingAliases::Choice alias);
     const Variant& variant(Version version, Qos qos, bool retain);
     void encode_variant(Variant& variant, Version version);
     bool within_queue_limits(const Session& session, size_t bytes) const;
-    bool fits_queue(const Session& session, size_t bytes) const;
+    bool fits_queue(const Session& session, Qos qos, size_t bytes) const;
     bool make_room(Session& session, Qos qos, size_t bytes);
+    size_t window_limit(const Connection& c) const;
+
+    // --- queue.cpp: what waits for a session, near (with its messages) or far (in the store)
+    static bool is_stored(const Session& session, Qos qos);
+    size_t near_limit(const Session& session) const;
+    bool may_be_near(const Session& session, size_t bytes) const;
+    void push(Session& session, Delivery delivery);
     void push_queue(Session& session, Delivery delivery);
+    void push_far(Session& session, const Delivery& delivery);
+    StoredEntry far_entry(Session& session, const Delivery& delivery);
+    Delivery delivery_of(const Session& session, const StoredEntry& entry) const;
+    Delivery take_far(Session& session, size_t index);
+    void count_queued(Session& session, uint32_t bytes, base::MonoTime expires);
+    void count_taken(Session& session, uint32_t bytes);
     Delivery take_queued(Session& session);
     void drop_queued(Session& session);
-    size_t window_limit(const Connection& c) const;
+    void put_away(Session& session);
+    void drop_expired(Session& session);
 
     // --- pump.cpp: what waited goes on as far as the client can take it
     void pump(Session& session);
@@ -225,6 +285,32 @@ class Broker::State {
     void flush_window(Session& session);
     void flush_releases(Session& session);
     bool send_kept(Connection& c, const Delivery& delivery, uint16_t packet_id);
+
+    // --- fetch.cpp
+    void look_ahead(Session& session);
+    bool refill(Session& session);
+    bool ask(Session& session, Delivery& delivery);
+    void answer_waiter(const Fetch::Waiter& waiter, uint64_t message_id, const MessagePtr& message);
+    Delivery* find_asked(Session& session, uint64_t sequence);
+    void drop_missing(Session& session, uint64_t sequence);
+    void fetch_more();
+
+    // --- move.cpp
+    Moving& moving_in(Durability durability) {
+        return moving_[durability == Durability::kUnlogged ? 1 : 0];
+    }
+    bool must_move(const Moving& moving, const StoredAs& stored) const;
+    base::MonoTime next_move() const;
+    void move_some();
+    void move_some(Moving& moving);
+    bool look_through(Moving& moving);
+    bool look_through_far(Moving& moving, const Session& session, size_t& budget,
+                          std::vector<MoveRef>& found);
+    void look_through_rest(Moving& moving, Session& session, std::vector<MoveRef>& found);
+    bool next_ref(Moving& moving, MoveRef& ref);
+    uint32_t move_ref(Moving& moving, const MoveRef& ref);
+    StoredAs copy_of(Moving& moving, const StoredAs& stored);
+    void note_reference(const StoredAs& stored, const Session& session, uint64_t sequence);
 
     // --- acknowledge.cpp
     void handle_puback(Connection& c, const mqtt::Puback& puback);
@@ -262,12 +348,11 @@ class Broker::State {
     Session& add_session(uint64_t id, ByteView client_id, ByteView username);
     void end_session(Session& session);
     uint64_t unstored_end_of(ByteView client_id);
-    void forget_deliveries(Session& session);
+    void end_deliveries(Session& session);
     void go_offline(Session& session);
     void arm(Session& session);
     static base::MonoTime due(const Session& session);
     void session_timer(Session& session);
-    void drop_expired(Session& session);
 
     // --- persist.cpp: the records of persistent sessions
     void save_session(const Session& session);
@@ -276,9 +361,11 @@ class Broker::State {
     void save_delivery(Session& session, Delivery& delivery, Routed* routed);
     void put_delivery(const Session& session, const Delivery& delivery, DeliveryState state,
                       Pending::PublishId waiting = Pending::kNone);
+    void put_release(const Session& session, const Release& release);
     void end_delivery(const Session& session, const Delivery& delivery);
-    void end_delivery(const Session& session, uint64_t sequence, Message* message);
-    void let_go(Message& message);
+    void end_delivery(uint64_t session, uint64_t sequence, const StoredAs& stored);
+    Durability durability_of(ByteView topic) const;
+    base::WallTime wall_time(base::MonoTime at) const;
     void put(const StoreRecord& record) { pending_.add_store(Pending::kNone, record, turn_.store); }
     void wait_for_store(StoreWait wait);
     void wake_when_stored(Session& session);
@@ -290,6 +377,7 @@ class Broker::State {
     void load_subscription(Session& session, const StoredSubscription& stored);
     void load_delivery(Session& session, const StoreRecord& record);
     void settle_loaded(Session& session);
+    void settle_loaded_queue(Session& session, bool was_connected);
 
     // --- will.cpp
     void keep_will(Session& session, const Connection& c, const mqtt::Will& will);
@@ -302,6 +390,10 @@ class Broker::State {
 
     // --- finish.cpp
     void finish(const FinishedPublish& finished);
+    void finish_delivered();
+    base::MonoTime next_overdue() const;
+    void refuse_overdue();
+    bool refuse_overdue(const PendingOwner& owner);
     void relieve_publishers();
 
     // --- send.cpp: packets into outboxes
@@ -377,13 +469,20 @@ class Broker::State {
 
     Fifo<StoreWait> store_waits_;
 
-    // While loading: messages by their name in the store.
-    std::unordered_map<uint64_t, MessagePtr> loading_;
+    FarClock far_clock_;
+    uint64_t far_entries_ = 0;
+    std::unordered_map<uint64_t, Fetch> fetches_;  // by message_id
+    uint64_t fetching_bytes_ = 0;
+    Fifo<uint64_t> to_fetch_;  // sessions that wait until others have their messages
+    bool missing_told_ = false;
+    Moving moving_[2];  // of the logged and the unlogged log
+    uint64_t move_refs_ = 0;
 
     // Left for the end of the input: ending a session or publishing a will in the middle of a
     // route would pull the ground from under it.
     Fifo<OwnedWill> wills_;
     Fifo<Orphan> orphans_;
+    std::vector<Pending::Ticket> delivered_;  // publishes of deliveries that ended
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;
     std::vector<Session*> congested_;
@@ -404,6 +503,7 @@ class Broker::State {
     std::string bytes_;
     Route route_;
     std::vector<FinishedPublish> finished_;
+    std::vector<Pending::PublishId> overdue_;
     std::vector<MessagePtr> expired_;
 };
 

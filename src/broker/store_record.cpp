@@ -49,12 +49,26 @@ bool get_subscription(base::ByteReader& reader, StoredSubscription& subscription
            subscription.retain_handling <= 2;
 }
 
+// Which log, and where in it.
+void put_place(std::string& out, const StoreRecord& record) {
+    put_durability(out, record.durability);
+    base::put_u64(out, record.message_id);
+}
+
+bool get_place(base::ByteReader& reader, StoreRecord& record) {
+    if (!get_durability(reader, record.durability)) return false;
+    record.message_id = reader.u64();
+    return reader.ok();
+}
+
 void put_delivery(std::string& out, const StoredDelivery& delivery) {
     base::put_u8(out, static_cast<uint8_t>(delivery.state));
     base::put_u8(out, delivery.sent ? 1 : 0);
     base::put_u8(out, static_cast<uint8_t>(delivery.qos));
     base::put_u8(out, delivery.retain ? 1 : 0);
     base::put_prefixed32(out, delivery.subscription_identifiers);
+    base::put_u32(out, delivery.bytes);
+    put_time(out, delivery.expires_at);
 }
 
 bool get_delivery(base::ByteReader& reader, StoredDelivery& delivery) {
@@ -63,6 +77,8 @@ bool get_delivery(base::ByteReader& reader, StoredDelivery& delivery) {
     uint8_t qos = reader.u8();
     uint8_t retain = reader.u8();
     delivery.subscription_identifiers = reader.prefixed32();
+    delivery.bytes = reader.u32();
+    delivery.expires_at = get_time(reader);
     delivery.state = static_cast<DeliveryState>(state);
     delivery.sent = sent == 1;
     delivery.qos = static_cast<mqtt::Qos>(qos);
@@ -71,6 +87,16 @@ bool get_delivery(base::ByteReader& reader, StoredDelivery& delivery) {
 }
 
 }  // namespace
+
+void put_durability(std::string& out, Durability durability) {
+    base::put_u8(out, static_cast<uint8_t>(durability));
+}
+
+bool get_durability(base::ByteReader& reader, Durability& durability) {
+    uint8_t value = reader.u8();
+    durability = static_cast<Durability>(value);
+    return reader.ok() && value >= 1 && value <= 3;
+}
 
 void put_store_record(std::string& out, const StoreRecord& record) {
     base::put_u8(out, static_cast<uint8_t>(record.kind));
@@ -91,22 +117,27 @@ void put_store_record(std::string& out, const StoreRecord& record) {
             base::put_u64(out, record.session_id);
             return base::put_prefixed16(out, record.subscription.filter);
         case StoreKind::kMessage:
-            base::put_u64(out, record.message_id);
+            put_place(out, record);
             return put_message(out, record.message);
-        case StoreKind::kMessageEnd:
-            return base::put_u64(out, record.message_id);
+        case StoreKind::kCopy:
+            put_place(out, record);
+            return base::put_u64(out, record.source_id);
         case StoreKind::kDelivery:
+            put_place(out, record);
             base::put_u64(out, record.session_id);
             base::put_u64(out, record.sequence);
-            base::put_u64(out, record.message_id);
             return put_delivery(out, record.delivery);
         case StoreKind::kDeliveryEnd:
+            put_place(out, record);
             base::put_u64(out, record.session_id);
             return base::put_u64(out, record.sequence);
         case StoreKind::kReceived:
         case StoreKind::kReleased:
+            put_place(out, record);
             base::put_u64(out, record.session_id);
             return base::put_u16(out, record.packet_id);
+        case StoreKind::kMoved:
+            return put_place(out, record);
     }
 }
 
@@ -133,25 +164,29 @@ bool get_store_record(base::ByteReader& reader, StoreRecord& record) {
             record.subscription.filter = reader.prefixed16();
             return reader.ok();
         case StoreKind::kMessage:
-            record.message_id = reader.u64();
-            return get_message(reader, record.message);
-        case StoreKind::kMessageEnd:
-            record.message_id = reader.u64();
+            return get_place(reader, record) && get_message(reader, record.message);
+        case StoreKind::kCopy:
+            if (!get_place(reader, record)) return false;
+            record.source_id = reader.u64();
             return reader.ok();
         case StoreKind::kDelivery:
+            if (!get_place(reader, record)) return false;
             record.session_id = reader.u64();
             record.sequence = reader.u64();
-            record.message_id = reader.u64();
             return get_delivery(reader, record.delivery);
         case StoreKind::kDeliveryEnd:
+            if (!get_place(reader, record)) return false;
             record.session_id = reader.u64();
             record.sequence = reader.u64();
             return reader.ok();
         case StoreKind::kReceived:
         case StoreKind::kReleased:
+            if (!get_place(reader, record)) return false;
             record.session_id = reader.u64();
             record.packet_id = reader.u16();
             return reader.ok();
+        case StoreKind::kMoved:
+            return get_place(reader, record);
     }
     return false;
 }

@@ -1,6 +1,11 @@
 // What must survive, as records from the broker to the store worker and back at the broker's start.
 // One record per change, in order; writing one twice changes nothing, so that a batch can be sent
 // again.
+//
+// The queue is a log. Messages, deliveries of them and QoS 2 identifiers are only ever added to it;
+// their ends are added, too. Every message and every kReceived has an id that grows, so the log is
+// in the order of ids, and what the broker does not need up to some id any more can be truncated:
+// see kCopy and kMoved.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +24,31 @@ enum class StoreKind : uint8_t {
     kSessionEnd,   // session_id: with all that belongs to it
     kSubscribe,    // session_id, subscription: new or changed
     kUnsubscribe,  // session_id, subscription.filter
-    kMessage,      // message_id, message: queued for sessions; stored once for all of them
-    kMessageEnd,   // message_id: no delivery needs it any more
-    kDelivery,     // session_id, sequence, message_id, delivery: queued, or its state changed
-    kDeliveryEnd,  // session_id, sequence: acknowledged, dropped or expired
-    kReceived,     // session_id, packet_id: a QoS 2 PUBLISH came, its PUBREL has not
-    kReleased,     // session_id, packet_id: its PUBREL came
+    // message_id, durability, message: queued for sessions; stored once for all of them. The
+    // deliveries that need it follow in the same batch; without any it is not written.
+    kMessage,
+    // message_id, source_id, durability: the message of source_id is stored once more, under this
+    // id. Deliveries that move to it follow in the same batch.
+    kCopy,
+    // session_id, sequence, message_id, durability, delivery: queued, its state changed, or moved
+    // to a copy. The durability is that of the message, also below.
+    kDelivery,
+    kDeliveryEnd,  // session_id, sequence, message_id, durability: acknowledged, dropped or expired
+    // session_id, packet_id, message_id (an id of its own): a QoS 2 PUBLISH came, its PUBREL has
+    // not. Again with a larger id: moved.
+    kReceived,
+    kReleased,  // session_id, packet_id, message_id: its PUBREL came
+    // message_id, durability: the answer to MoveRecord. In this log nothing refers to ids up to
+    // this one any more.
+    kMoved,
+};
+
+// pgmqtt.durability: what an acknowledgement of QoS 1 or 2 promises. kDurable and kAsync share one
+// log, kUnlogged has another.
+enum class Durability : uint8_t {
+    kDurable = 1,  // committed and flushed
+    kAsync,        // committed
+    kUnlogged,     // written to tables that survive a clean restart only
 };
 
 // Section 4.1: the session state of a client whose session outlives its connection.
@@ -60,13 +84,18 @@ struct StoredDelivery {
     mqtt::Qos qos = mqtt::Qos::k1;
     bool retain = false;
     ByteView subscription_identifiers;  // four bytes each, big-endian
+    // Of its message, so that the queue can be counted and expire without reading it.
+    uint32_t bytes = 0;
+    base::WallTime expires_at = base::WallTime::max();  // max: never
 };
 
 struct StoreRecord {
     StoreKind kind = StoreKind::kRetain;
     MessageView message{};
     uint64_t session_id = 0;  // given by the broker, never used again
-    uint64_t message_id = 0;  // likewise
+    uint64_t message_id = 0;  // likewise; grows
+    uint64_t source_id = 0;
+    Durability durability = Durability::kDurable;
     // Counts the deliveries of a session from 1; (sequence - 1) mod 65535 + 1 is the packet
     // identifier, so a restart uses the same ones without writing them.
     uint64_t sequence = 0;
@@ -75,6 +104,9 @@ struct StoreRecord {
     StoredSubscription subscription{};
     StoredDelivery delivery{};
 };
+
+void put_durability(std::string& out, Durability durability);
+bool get_durability(base::ByteReader& reader, Durability& durability);
 
 void put_store_record(std::string& out, const StoreRecord& record);
 // False on malformed bytes.

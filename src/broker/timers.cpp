@@ -8,7 +8,7 @@ namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
     return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief(),
-                     next_given_up(), next_sys()});
+                     next_given_up(), next_move(), next_overdue(), next_sys()});
 }
 
 base::MonoTime Broker::State::due(const Connection& c) {
@@ -68,7 +68,9 @@ void Broker::State::tick(Now now) {
     give_up_on_stuck();
     pump_waiting();
     relieve_memory();
+    refuse_overdue();
     settle(now);
+    move_some();
 }
 
 void Broker::State::time_out(Connection& c) {

@@ -11,6 +11,7 @@ void Turn::clear() {
     outbox_done.clear();
     store.clear();
     sink.clear();
+    fetch.clear();
     log.clear();
 }
 

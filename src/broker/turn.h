@@ -56,6 +56,7 @@ struct Turn {
     std::vector<uint64_t> outbox_done;
     BatchWriter store{BatchKind::kStore};
     BatchWriter sink{BatchKind::kSink};
+    BatchWriter fetch{BatchKind::kFetch};  // to the store, behind `store`
     std::vector<LogLine> log;
 
     void clear();

@@ -85,6 +85,13 @@ const config_enum_entry kQueuePolicyOptions[] = {
     {nullptr, 0, false},
 };
 
+const config_enum_entry kDurabilityOptions[] = {
+    {"durable", kDurable, false},
+    {"async", kAsync, false},
+    {"unlogged", kUnlogged, false},
+    {nullptr, 0, false},
+};
+
 const config_enum_entry kLogLevelOptions[] = {
     {"debug5", DEBUG5, false}, {"debug4", DEBUG4, false}, {"debug3", DEBUG3, false},
     {"debug2", DEBUG2, false}, {"debug1", DEBUG1, false}, {"log", LOG, false},
@@ -206,6 +213,11 @@ const EnumSetting kEnums[] = {
     {"pgmqtt.queue_policy", &settings.queue_policy, kQueueDropOldest, kQueuePolicyOptions,
      "What happens when a client's queue is full.",
      "\"reject\" refuses the publish, \"disconnect\" ends the slow client's session."},
+    {"pgmqtt.durability", &settings.durability, kDurable, kDurabilityOptions,
+     "What the acknowledgement of a QoS 1 or 2 message promises.",
+     "\"durable\": it is committed and flushed; \"async\": committed; \"unlogged\": it is in a "
+     "table "
+     "that survives a clean restart only."},
     {"pgmqtt.log_level", &settings.log_level, LOG, kLogLevelOptions,
      "Most detailed messages that pgmqtt itself writes to the server log.", nullptr},
 };

@@ -6,6 +6,7 @@
 namespace pgmqtt::pg {
 
 enum AllowAnonymous { kAnonymousOff, kAnonymousLocal, kAnonymousOn };
+enum DurabilitySetting { kDurable = 1, kAsync, kUnlogged };  // as broker::Durability
 enum QueuePolicySetting { kQueueDropOldest, kQueueDropNewest, kQueueReject, kQueueDisconnect };
 
 // The current values. Written by the GUC machinery only; strings belong to it and may change at a
@@ -34,6 +35,7 @@ struct Settings {
     int max_retained;
     int max_retained_bytes;  // kB
     int sys_interval;        // ms; 0 = off
+    int durability;          // DurabilitySetting
     bool log_connections;
     int log_level;  // elog level
 };

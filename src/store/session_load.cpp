@@ -6,8 +6,13 @@ extern "C" {
 #include <utils/timestamp.h>
 }
 
+#include <iterator>
+#include <vector>
+
+#include "broker/queue_log.h"
 #include "pg/datum.h"
 #include "pg/transaction.h"
+#include "store/queue_segments.h"
 
 namespace pgmqtt::store {
 namespace {
@@ -66,27 +71,6 @@ void read_subscription(const Row& row, StoreRecord& record) {
     record.subscription.identifier = row.number(7);
 }
 
-void read_message(const Row& row, StoreRecord& record) {
-    record.message_id = row.id(1);
-    record.message = message_of(row, 2);
-}
-
-void read_delivery(const Row& row, StoreRecord& record) {
-    record.session_id = row.id(1);
-    record.sequence = row.id(2);
-    record.message_id = row.id(3);
-    record.delivery.state = static_cast<broker::DeliveryState>(row.small(4));
-    record.delivery.sent = row.flag(5);
-    record.delivery.qos = row.qos(6);
-    record.delivery.retain = row.flag(7);
-    record.delivery.subscription_identifiers = row.bytes(8);
-}
-
-void read_received(const Row& row, StoreRecord& record) {
-    record.session_id = row.id(1);
-    record.packet_id = static_cast<uint16_t>(DatumGetInt32(row.at(2)));
-}
-
 struct Source {
     StoreKind kind;
     const char* query;
@@ -103,32 +87,12 @@ constexpr Source kSources[] = {
      "SELECT session_id, filter, qos, no_local, retain_as_published, retain_handling, "
      "subscription_id FROM pgmqtt.session_subscription",
      read_subscription},
-    {StoreKind::kMessage,
-     "SELECT message_id, topic, payload, qos, retain, properties, received_at, expires_at "
-     "FROM pgmqtt.message",
-     read_message},
-    {StoreKind::kDelivery,
-     "SELECT session_id, sequence, message_id, state, sent, qos, retain, subscription_ids "
-     "FROM pgmqtt.delivery ORDER BY session_id, sequence",
-     read_delivery},
-    {StoreKind::kReceived, "SELECT session_id, packet_id FROM pgmqtt.received_packet",
-     read_received},
 };
 
 // Nothing refers to rows that are not there; only a hand in these tables could have made such.
-// Messages without a delivery are also what is left of a message whose end was not written.
-constexpr const char* kTidy[] = {
+constexpr const char* kTidy =
     "DELETE FROM pgmqtt.session_subscription t WHERE NOT EXISTS "
-    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
-    "DELETE FROM pgmqtt.received_packet t WHERE NOT EXISTS "
-    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
-    "DELETE FROM pgmqtt.delivery t WHERE NOT EXISTS "
-    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)",
-    "DELETE FROM pgmqtt.delivery t WHERE NOT EXISTS "
-    "(SELECT FROM pgmqtt.message m WHERE m.message_id = t.message_id)",
-    "DELETE FROM pgmqtt.message t WHERE NOT EXISTS "
-    "(SELECT FROM pgmqtt.delivery d WHERE d.message_id = t.message_id)",
-};
+    "(SELECT FROM pgmqtt.session s WHERE s.session_id = t.session_id)";
 
 // By a cursor, and a few rows at a time freed together: the queue does not stand in memory twice.
 void read_all(const Source& source, const Take& take) {
@@ -156,13 +120,46 @@ void read_all(const Source& source, const Take& take) {
     SPI_cursor_close(portal);
 }
 
+StoreRecord record_of(const broker::QueueEntry& entry, LogKind kind) {
+    bool received = entry.kind == broker::QueueEntry::Kind::kReceived;
+    StoreRecord record{.kind = received ? StoreKind::kReceived : StoreKind::kDelivery,
+                       .session_id = entry.session_id,
+                       .message_id = entry.message_id};
+    if (kind == LogKind::kUnlogged) record.durability = broker::Durability::kUnlogged;
+    if (received) {
+        record.packet_id = static_cast<uint16_t>(entry.number);
+    } else {
+        record.sequence = entry.number;
+        record.delivery = entry.delivery;
+    }
+    return record;
+}
+
+// The runs of a log are let go as they are read: the queue does not stand in memory three times.
+void replay(std::vector<QueueRun>& runs, broker::QueueReplay& queue) {
+    sort_runs(runs);
+    for (QueueRun& run : runs) {
+        queue.add(run.entries);
+        run.entries = {};
+    }
+}
+
 }  // namespace
 
 pg::Status load_sessions(const Take& take) {
-    return pg::transaction({.activity = "pgmqtt: loading sessions"}, [&take] {
-        for (const char* statement : kTidy) SPI_execute(statement, false, 0);
+    std::vector<QueueRun> runs[std::size(kLogKinds)];
+    pg::Status status = pg::transaction({.activity = "pgmqtt: loading sessions"}, [&] {
+        SPI_execute(kTidy, false, 0);
         for (const Source& source : kSources) read_all(source, take);
+        for (LogKind kind : kLogKinds) read_runs(kind, runs[static_cast<int>(kind)]);
     });
+    if (!status) return status;
+    for (LogKind kind : kLogKinds) {
+        broker::QueueReplay queue;
+        replay(runs[static_cast<int>(kind)], queue);
+        queue.for_each([&](const broker::QueueEntry& entry) { take(record_of(entry, kind)); });
+    }
+    return status;
 }
 
 }  // namespace pgmqtt::store

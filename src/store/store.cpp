@@ -7,6 +7,7 @@
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
+#include "store/blockers.h"
 
 namespace pgmqtt::store {
 
@@ -28,7 +29,12 @@ constexpr const char* kPlanning[][2] = {
     {"enable_hashjoin", "off"},
     {"enable_mergejoin", "off"},
     {"jit", "off"},
+    // A lock that somebody holds on one of the tables is waited for, but not without a word.
+    {"lock_timeout", "5s"},
 };
+
+// A segment that somebody reads (pg_dump) is truncated later.
+constexpr std::chrono::milliseconds kTendRetry{1000};
 
 }  // namespace
 
@@ -44,19 +50,31 @@ Store::Store()
 
 void Store::turn() {
     if (link_.connect() && link_.epoch() != epoch_) reconnect();
-    receive();
-    link_.flush();
-    if (due()) {
-        pg::Status status = write();
-        if (status)
-            written();
-        else
-            not_written(status.error());
+    if (load()) {
+        receive();
+        link_.flush();
+        if (due()) write_cycle();
+        answer_fetches();
+        tend_logs();
+        say_what_is_written();
     }
-    say_what_is_written();
     fetch(outbox_);
     fetch(commands_);
     link_.flush();
+}
+
+// Before anything is taken: what comes may refer to what is there.
+bool Store::load() {
+    for (QueueLog* log : {&logged_, &unlogged_}) {
+        if (log->loaded()) continue;
+        if (Clock::now() < retry_at_) return false;
+        pg::Status status = log->load();
+        if (!status) {
+            failed(status.error());
+            return false;
+        }
+    }
+    return true;
 }
 
 // A broker that is still the same sends again what it was not told about. A new one loads what is
@@ -66,6 +84,9 @@ void Store::reconnect() {
     last_number_ = 0;
     resent_ = true;
     inherited_ = !batches_.empty();
+    fetches_.clear();
+    logged_.forget_asked();
+    unlogged_.forget_asked();
     outbox_.reconnected(epoch_);
     commands_.reconnected(epoch_);
 }
@@ -78,6 +99,9 @@ void Store::receive() {
         switch (header.kind()) {
             case BatchKind::kStore:
                 take(bytes);
+                break;
+            case BatchKind::kFetch:
+                fetches_.add(header);
                 break;
             case BatchKind::kPublishDone:
                 outbox_.done(header.number());
@@ -113,18 +137,40 @@ bool Store::due() const {
     return now >= retry_at_ && now >= last_write_ + std::chrono::milliseconds(pg::settings.tick);
 }
 
-pg::Status Store::write() {
+void Store::write_cycle() {
     last_write_ = Clock::now();
     const broker::SessionNetEffect net = session_changes_.net_effect();
-    return pg::transaction({.activity = "pgmqtt: storing"}, [this, &net] {
+    logged_.prepare(net, session_changes_.repeated());
+    unlogged_.prepare(net, session_changes_.repeated());
+    pg::Status status = write(net);
+    if (status)
+        written(net);
+    else
+        not_written(status.error());
+}
+
+bool Store::must_be_flushed(const broker::SessionNetEffect& net) const {
+    auto durability = static_cast<broker::Durability>(pg::settings.durability);
+    bool retained = durability == broker::Durability::kDurable && !retained_changes_.empty();
+    return retained || net.must_be_flushed(durability);
+}
+
+pg::Status Store::write(const broker::SessionNetEffect& net) {
+    pg::TransactionOptions options{.async_commit = !must_be_flushed(net),
+                                   .activity = "pgmqtt: storing"};
+    return pg::transaction(options, [this, &net] {
         retained_.apply(retained_changes_);
         sessions_.apply(net);
+        logged_.write();
+        unlogged_.write();
         outbox_.remove();
         commands_.remove();
     });
 }
 
-void Store::written() {
+void Store::written(const broker::SessionNetEffect& net) {
+    logged_.written(net);
+    unlogged_.written(net);
     pg::Shared* shared = pg::shared();
     if (!batches_.empty()) {
         shared->store_batches.fetch_add(batches_.size(), std::memory_order_relaxed);
@@ -133,8 +179,49 @@ void Store::written() {
     }
     outbox_.removed();
     commands_.removed();
+    recovered();
+}
+
+void Store::recovered() {
     if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
     retry_delay_ = {};
+}
+
+void Store::answer_fetches() {
+    if (!fetches_.pending() || inherited_ || Clock::now() < retry_at_) return;
+    pg::Status status = fetches_.answer(logged_, unlogged_, batches_.empty(), link_);
+    if (!status)
+        failed(status.error());
+    else if (batches_.empty())
+        recovered();
+}
+
+void Store::tend_logs() {
+    if (Clock::now() < tend_at_) return;
+    tend(logged_);
+    tend(unlogged_);
+}
+
+// Counts that are in doubt are made anew, what nobody needs is truncated, and what stands in the
+// way of that is asked for.
+void Store::tend(QueueLog& log) {
+    pg::Status status = base::Done{};
+    if (log.in_doubt()) status = log.load();
+    if (status && log.has_drained()) status = log.truncate();
+    std::string& problem = tend_problems_[static_cast<int>(log.kind())];
+    if (!status && problem != status.error().message)
+        pg::log(WARNING, "pgmqtt store could not truncate its queue, which grows; it tries again",
+                status.error());
+    problem = status ? std::string() : status.error().message;
+    if (!status || log.in_doubt() || log.has_drained()) tend_at_ = Clock::now() + kTendRetry;
+    uint64_t up_to = log.wants_moved();
+    if (up_to == 0 || !link_.connected() || inherited_) return;
+    broker::BatchWriter batch(BatchKind::kMove);
+    bool unlogged = log.kind() == LogKind::kUnlogged;
+    batch.add(broker::MoveRecord{
+        unlogged ? broker::Durability::kUnlogged : broker::Durability::kDurable, up_to});
+    link_.send(batch.finish(0));
+    log.asked();
 }
 
 void Store::forget_batches() {
@@ -162,8 +249,10 @@ void Store::not_written(const pg::Error& error) {
 
 void Store::failed(const pg::Error& error) {
     if (retry_delay_.count() == 0) {
+        pg::Error told = error;
+        if (error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) told.detail = lock_holders();
         pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
-                error);
+                told);
         retry_delay_ = kFirstRetry;
     } else {
         retry_delay_ = std::min(retry_delay_ * 2, kLastRetry);
@@ -184,6 +273,9 @@ long Store::timeout_ms() const {
         when = std::max(retry_at_, last_write_ + std::chrono::milliseconds(pg::settings.tick));
     else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
         when = retry_at_;
+    if (logged_.wants_care() || unlogged_.wants_care()) when = std::min(when, tend_at_);
+    if (!logged_.loaded() || !unlogged_.loaded()) when = std::min(when, retry_at_);
+    if (fetches_.pending() && retry_at_ > Clock::now()) when = std::min(when, retry_at_);
     if (when == Clock::time_point::max()) return -1;
     auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count();
     return std::max<long>(0, static_cast<long>(left));

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <string>
 
 #include "base/time.h"
@@ -13,8 +14,10 @@
 #include "broker/session_changes.h"
 #include "pg/queue.h"
 #include "store/commands.h"
+#include "store/fetches.h"
 #include "store/handover.h"
 #include "store/outbox.h"
+#include "store/queue_log.h"
 #include "store/retained.h"
 #include "store/sessions.h"
 
@@ -38,9 +41,16 @@ class Store {
     void take(base::ByteView batch);
     void forget_batches();
     void say_what_is_written();
+    bool load();
     bool due() const;
-    pg::Status write();
-    void written();
+    bool must_be_flushed(const broker::SessionNetEffect& net) const;
+    pg::Status write(const broker::SessionNetEffect& net);
+    void write_cycle();
+    void written(const broker::SessionNetEffect& net);
+    void answer_fetches();
+    void tend_logs();
+    void tend(QueueLog& log);
+    void recovered();
     void not_written(const pg::Error& error);
     void failed(const pg::Error& error);
     template <class Table>
@@ -52,6 +62,9 @@ class Store {
     RetainedTable retained_;
     RetainedTable::Changes retained_changes_;
     SessionTables sessions_;
+    QueueLog logged_{LogKind::kLogged};
+    QueueLog unlogged_{LogKind::kUnlogged};
+    Fetches fetches_;
     broker::SessionChanges session_changes_;
     std::deque<std::string> batches_;  // received, not yet committed; the changes point into them
     uint64_t last_number_ = 0;
@@ -62,6 +75,8 @@ class Store {
     Handover<Commands> commands_;
 
     Clock::time_point last_write_{};
+    Clock::time_point tend_at_{};                      // after a log could not be truncated
+    std::string tend_problems_[std::size(kLogKinds)];  // told already
     Clock::time_point retry_at_{};
     std::chrono::milliseconds retry_delay_{0};
 };

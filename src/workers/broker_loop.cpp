@@ -14,6 +14,7 @@ extern "C" {
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "sink/definition.h"
+#include "store/durability_rules.h"
 #include "store/retained.h"
 #include "store/session_load.h"
 #include "workers/broker_settings.h"
@@ -109,6 +110,7 @@ void BrokerLoop::configure() {
 void BrokerLoop::load_routes() {
     uint64_t configuration = pg::shared()->configuration.load(std::memory_order_acquire);
     broker_.set_sinks(sink::load_sink_routes());
+    broker_.set_durability_rules(store::load_durability_rules());
     routes_seen_ = configuration;
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
 }
@@ -120,7 +122,8 @@ void BrokerLoop::follow_routes() {
         retry_routes_at_ = {};
     } catch (const pg::Raised& raised) {
         if (retry_routes_at_ == base::MonoTime{})
-            pg::log(WARNING, "pgmqtt broker could not load the sinks", raised.error());
+            pg::log(WARNING, "pgmqtt broker could not load sinks and durability rules",
+                    raised.error());
         retry_routes_at_ = now_.mono + kRoutesRetry;
     }
 }
@@ -180,6 +183,12 @@ void BrokerLoop::receive_store() {
                 store_done_ = batch.number();
                 broker_.store_done(store_done_, now_);
                 break;
+            case BatchKind::kFetched:
+                broker_.fetched(batch, now_);
+                break;
+            case BatchKind::kMove:
+                move(batch);
+                break;
             case BatchKind::kPublish:
                 broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
                 break;
@@ -190,6 +199,11 @@ void BrokerLoop::receive_store() {
                 break;
         }
     }
+}
+
+void BrokerLoop::move(BatchReader& records) {
+    broker::MoveRecord record;
+    while (records.next(record)) broker_.move(record, now_);
 }
 
 void BrokerLoop::carry_out(BatchReader& commands) {
@@ -241,6 +255,7 @@ void BrokerLoop::carry_out_turn() {
         store_sent_ = broker_.store_batch();
         store_.send(turn.store.finish(store_sent_));
     }
+    if (!turn.fetch.empty()) store_.send(turn.fetch.finish(broker_.fetch_batch()));
     if (!turn.sink.empty()) sink_.send(turn.sink.finish(broker_.sink_batch()));
     for (uint64_t number : turn.publishes_done)
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));

@@ -57,6 +57,7 @@ class BrokerLoop final : private net::Handler {
     void try_listen();
     void receive_from_workers();
     void receive_store();
+    void move(broker::BatchReader& records);
     void carry_out(broker::BatchReader& commands);
     void receive_sink();
     void receive_cdc();

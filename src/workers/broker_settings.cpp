@@ -28,6 +28,7 @@ broker::Config broker_config() {
         default:
             config.queue_policy = broker::QueuePolicy::kDropOldest;
     }
+    config.durability = static_cast<broker::Durability>(settings.durability);
     config.client_buffer = static_cast<size_t>(settings.client_buffer);
     config.max_keep_alive = static_cast<uint16_t>(settings.max_keep_alive);
     config.connect_timeout_ms = static_cast<uint32_t>(settings.connect_timeout);

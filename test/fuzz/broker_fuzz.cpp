@@ -70,6 +70,7 @@ class Fuzzed {
    public:
     Fuzzed() : broker_(config(), 42) {
         for (uint32_t i = 0; i < kPeers; ++i) peers_[i].id = {i, 0};
+        broker_.set_durability_rules({{"a/#", broker::Durability::kUnlogged}});
         broker_.set_sinks({{1, "a/b", mqtt::Qos::k1}, {2, "a/#", mqtt::Qos::k0}});
     }
 
@@ -117,7 +118,7 @@ class Fuzzed {
                 publish_from_sql(input);
                 break;
             case 14:
-                input.byte() % 2 == 0 ? broker_.resend_store() : broker_.resend_sink();
+                work(input);
                 break;
             case 15:
                 disconnect(peer, input);
@@ -147,6 +148,45 @@ class Fuzzed {
         config.max_pending_bytes = 5000;
         config.max_memory = 60000;
         return config;
+    }
+
+    // What workers say unasked, or late.
+    void work(Input& input) {
+        uint8_t bits = input.byte();
+        switch (bits & 3) {
+            case 0:
+                return broker_.resend_store();
+            case 1:
+                return broker_.resend_sink();
+            case 2:
+                return give_back(input);
+            default:
+                broker::MoveRecord record;
+                if ((bits & 4) != 0) record.durability = broker::Durability::kUnlogged;
+                record.up_to = (bits & 8) != 0 ? UINT64_MAX >> 1 : bits >> 4;
+                broker_.move(record, now_);
+        }
+    }
+
+    // Some of what the broker asked for, or something else.
+    void give_back(Input& input) {
+        broker::BatchWriter writer(broker::BatchKind::kFetched);
+        for (size_t count = 1 + input.byte() % 8; count > 0; --count) {
+            uint8_t bits = input.byte();
+            broker::FetchedRecord record;
+            record.message_id = bits;
+            if (!asked_.empty() && (bits & 7) != 0) {
+                record.message_id = asked_.front();
+                asked_.pop_front();
+            }
+            record.found = (bits & 8) == 0;
+            record.message.topic = kTopics[(bits >> 4) % 4];
+            record.message.payload = "fetched";
+            record.message.qos = mqtt::Qos::k1;
+            writer.add(record);
+        }
+        broker::BatchReader reader(writer.finish(1));
+        broker_.fetched(reader, now_);
     }
 
     void connect(Peer& peer, Input& input) {
@@ -366,6 +406,7 @@ class Fuzzed {
             auto close = turn.close;
             auto resumed = turn.resumed;
             auto authenticate = turn.authenticate;
+            keep_requests(turn);
             for (base::ConnectionId id : dirty) drain(peers_[id.slot]);
             broker_.end_turn();
             for (const auto& request : close) {
@@ -383,6 +424,16 @@ class Fuzzed {
                 return;
             }
         }
+    }
+
+    void keep_requests(broker::Turn& turn) {
+        constexpr size_t kMost = 1000;
+        if (turn.fetch.empty()) return;
+        broker::BatchReader reader(turn.fetch.finish(broker_.fetch_batch()));
+        broker::FetchRecord record;
+        while (reader.next(record)) asked_.push_back(record.message_id);
+        CHECK(reader.ok());
+        while (asked_.size() > kMost) asked_.pop_front();
     }
 
     void check() {
@@ -404,6 +455,7 @@ class Fuzzed {
     base::Now now_{base::MonoTime(std::chrono::hours(1)),
                    base::WallTime(std::chrono::hours(24 * 365 * 50))};
     std::array<Peer, kPeers> peers_;
+    std::deque<uint64_t> asked_;
     uint64_t sql_batches_ = 0;
 };
 

@@ -12,7 +12,8 @@ from harness.rawmqtt import Closed, RawClient
 ADMINISTRATIVE_ACTION = 0x98
 SERVER_BUSY = 0x89
 ROWS = """SELECT (SELECT count(*) FROM pgmqtt.session), (SELECT count(*) FROM pgmqtt.session_subscription),
-       (SELECT count(*) FROM pgmqtt.message), (SELECT count(*) FROM pgmqtt.delivery),
+       (SELECT count(*) FROM pgmqtt.message WHERE message_id IN (SELECT message_id FROM pgmqtt.delivery)),
+       (SELECT count(*) FROM pgmqtt.delivery),
        (SELECT count(*) FROM pgmqtt.received_packet)"""
 
 
@@ -286,7 +287,7 @@ def test_a_locked_table_withholds_acknowledgements(new_server, topic):
     port = server.mqtt_port
     subscribed(port, "away", f"{topic}/queued")
     locker = server.connect(autocommit=False)
-    locker.cursor().execute("LOCK TABLE pgmqtt.delivery")
+    locker.cursor().execute("LOCK TABLE pgmqtt.message")
     with RawClient(port) as publisher, RawClient(port) as watcher:
         publisher.connect()
         watcher.connect()
@@ -316,7 +317,7 @@ def test_a_cancelled_store_tries_again(new_server, topic):
     port = server.mqtt_port
     subscribed(port, "away", topic)
     locker = server.connect(autocommit=False)
-    locker.cursor().execute("LOCK TABLE pgmqtt.delivery")
+    locker.cursor().execute("LOCK TABLE pgmqtt.message")
     store = server.worker_pid("pgmqtt store")
     with RawClient(port) as publisher:
         publisher.connect()

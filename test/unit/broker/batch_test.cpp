@@ -143,6 +143,73 @@ TEST(BatchTest, SessionRecordsComeBack) {
     EXPECT_TRUE(reader.ok());
 }
 
+TEST(BatchTest, RecordsOfTheQueueComeBack) {
+    StoreRecord message{.kind = StoreKind::kMessage, .message = sample(), .message_id = 6};
+    message.durability = Durability::kAsync;
+    StoreRecord copy{.kind = StoreKind::kCopy, .message_id = 8, .source_id = 6};
+    StoreRecord delivery{
+        .kind = StoreKind::kDelivery, .session_id = 5, .message_id = 6, .sequence = 7};
+    delivery.durability = Durability::kUnlogged;
+    delivery.delivery.bytes = 12345;
+    delivery.delivery.expires_at = base::WallTime(std::chrono::microseconds(99));
+    StoreRecord moved{.kind = StoreKind::kMoved, .message_id = 77};
+    BatchWriter writer(BatchKind::kStore);
+    for (const StoreRecord& record : {message, copy, delivery, moved}) writer.add(record);
+    Exact bytes(writer.finish(1));
+
+    BatchReader reader(bytes.view());
+    StoreRecord record;
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.message_id, 6u);
+    EXPECT_EQ(record.durability, Durability::kAsync);
+    expect_same(record.message, sample());
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.message_id, 8u);
+    EXPECT_EQ(record.source_id, 6u);
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.durability, Durability::kUnlogged);
+    EXPECT_EQ(record.delivery.bytes, 12345u);
+    EXPECT_EQ(record.delivery.expires_at, delivery.delivery.expires_at);
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.kind, StoreKind::kMoved);
+    EXPECT_EQ(record.message_id, 77u);
+    EXPECT_FALSE(reader.next(record));
+    EXPECT_TRUE(reader.ok());
+}
+
+TEST(BatchTest, FetchesAndMovesComeBack) {
+    BatchWriter fetch(BatchKind::kFetch);
+    fetch.add(FetchRecord{7, Durability::kUnlogged});
+    BatchWriter fetched(BatchKind::kFetched);
+    fetched.add(FetchedRecord{7, true, sample()});
+    fetched.add(FetchedRecord{8, false, {}});
+    BatchWriter move(BatchKind::kMove);
+    move.add(MoveRecord{Durability::kUnlogged, 9});
+
+    Exact fetch_bytes(fetch.finish(1));
+    BatchReader fetch_reader(fetch_bytes.view());
+    FetchRecord wanted;
+    ASSERT_TRUE(fetch_reader.next(wanted));
+    EXPECT_EQ(wanted.message_id, 7u);
+    EXPECT_EQ(wanted.durability, Durability::kUnlogged);
+    Exact fetched_bytes(fetched.finish(2));
+    BatchReader fetched_reader(fetched_bytes.view());
+    FetchedRecord found;
+    ASSERT_TRUE(fetched_reader.next(found));
+    EXPECT_TRUE(found.found);
+    expect_same(found.message, sample());
+    ASSERT_TRUE(fetched_reader.next(found));
+    EXPECT_EQ(found.message_id, 8u);
+    EXPECT_FALSE(found.found);
+    Exact move_bytes(move.finish(3));
+    BatchReader move_reader(move_bytes.view());
+    MoveRecord moved;
+    ASSERT_TRUE(move_reader.next(moved));
+    EXPECT_EQ(moved.up_to, 9u);
+    EXPECT_FALSE(move_reader.next(moved));
+    EXPECT_TRUE(move_reader.ok());
+}
+
 TEST(BatchTest, CommandsComeBack) {
     BatchWriter writer(BatchKind::kCommand);
     writer.add(CommandRecord{CommandAction::kDisconnect, "c", mqtt::ReasonCode::kServerBusy});

@@ -138,6 +138,7 @@ class BrokerTest : public ::testing::Test {
     void start() {
         clients_.clear();
         unstored_.clear();
+        unfetched_.clear();
         last_batch_ = 0;
         stored_.clear();
         broker_ = std::make_unique<Broker>(config_, 42);
@@ -207,6 +208,7 @@ class BrokerTest : public ::testing::Test {
             broker_->end_turn();
             again = !dirty.empty() || !close.empty() || !resumed.empty() || !authenticate.empty();
             if (auto_store_) again |= store_some(SIZE_MAX);
+            if (auto_fetch_) again |= fetch_some(SIZE_MAX);
             for (ConnectionId id : dirty) client(id).collect();
             for (const CloseRequest& request : close) finish_close(request);
             for (const AuthRequest& request : authenticate) {
@@ -233,6 +235,39 @@ class BrokerTest : public ::testing::Test {
     }
     void store_all() {
         while (store_some(SIZE_MAX)) run();
+    }
+
+    // The store worker answers so many requests in one batch. What was sent before is stored
+    // before. False: it was asked for nothing, or has not come so far.
+    bool fetch_some(size_t count) {
+        BatchWriter writer(BatchKind::kFetched);
+        uint64_t number = 0;
+        uint64_t stored = unstored_.empty() ? last_batch_ : unstored_.front().first - 1;
+        while (writer.count() < count && !unfetched_.empty() &&
+               unfetched_.front().behind <= stored) {
+            Wanted wanted = unfetched_.front();
+            if (number != 0 && number != wanted.number) break;
+            number = wanted.number;
+            unfetched_.pop_front();
+            writer.add(store_.fetch(wanted.record));
+        }
+        if (writer.empty()) return false;
+        BatchReader reader(writer.finish(number));
+        broker_->fetched(reader, now_);
+        return true;
+    }
+
+    // It wants to clean its log up to this id, or up to the last that it knows.
+    void move_log(Durability log = Durability::kDurable, uint64_t up_to = UINT64_MAX) {
+        broker_->move({log, std::min(up_to, store_.last_id())}, now_);
+        run();
+    }
+    // Everything that this takes in turns.
+    void finish_moves() {
+        while (broker_->next_timer() <= now_.mono) {
+            broker_->tick(now_);
+            run();
+        }
     }
 
     // A connection to a session that is there.
@@ -311,6 +346,14 @@ class BrokerTest : public ::testing::Test {
             EXPECT_TRUE(reader.ok());
             EXPECT_EQ(reader.count(), stored_[number].size());
         }
+        if (!turn.fetch.empty()) {
+            uint64_t number = broker_->fetch_batch();
+            std::string bytes(turn.fetch.finish(number));
+            BatchReader reader(bytes);
+            FetchRecord record;
+            while (reader.next(record)) unfetched_.push_back({number, last_batch_, record});
+            EXPECT_TRUE(reader.ok());
+        }
         if (!turn.sink.empty()) {
             std::string bytes(turn.sink.finish(broker_->sink_batch()));
             BatchReader reader(bytes);
@@ -333,6 +376,13 @@ class BrokerTest : public ::testing::Test {
         broker_->disconnected(request.connection, now_);
     }
 
+    // What the store was asked for, behind which of its batches.
+    struct Wanted {
+        uint64_t number = 0;
+        uint64_t behind = 0;
+        FetchRecord record;
+    };
+
     Config config_;
     std::unique_ptr<Broker> broker_;
     Now now_{base::MonoTime(1h), base::WallTime(std::chrono::hours(24 * 365 * 50))};
@@ -341,7 +391,9 @@ class BrokerTest : public ::testing::Test {
     uint32_t generation_ = 0;
     bool auto_auth_ = true;
     bool auto_store_ = false;  // what the broker says is stored at once
+    bool auto_fetch_ = true;   // what it is asked for it answers once it has stored so far
     FakeStore store_;
+    std::deque<Wanted> unfetched_;
     std::deque<std::pair<uint64_t, std::string>> unstored_;
     uint64_t last_batch_ = 0;
     AuthVerdict verdict_;

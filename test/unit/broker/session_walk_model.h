@@ -1,6 +1,7 @@
 // The model of session_walk_test.cpp: what each client has coming to it, and what it does itself.
 #pragma once
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <set>
@@ -9,6 +10,16 @@
 #include "broker_fixture.h"
 
 namespace pgmqtt::broker {
+
+constexpr size_t kPeers = 10;
+constexpr uint32_t kShortExpiry = 20;   // seconds; time goes on by parts of one
+constexpr uint32_t kLongExpiry = 5000;  // also what sessions of 3.x get
+constexpr uint16_t kMaxInflight = 7;
+
+inline unsigned long setting(const char* name, unsigned long otherwise) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? std::strtoul(value, nullptr, 10) : otherwise;
+}
 
 // A message that has to come.
 struct Expected {
