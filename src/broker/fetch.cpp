@@ -58,7 +58,7 @@ bool Broker::State::refill(Session& session) {
         bool must_stay = delivery.may_be_sent && delivery.qos == Qos::k2;  // [MQTT-4.3.3-7]
         if (delivery.expired(now_.mono) && !must_stay) {
             count_taken(session, delivery.bytes);
-            ++counters_.dropped_expired;
+            count_dropped(session, counters_.dropped_expired);
             end_delivery(session, delivery);
             continue;
         }
@@ -157,7 +157,7 @@ Delivery* Broker::State::find_asked(Session& session, uint64_t sequence) {
 
 // Somebody removed it by hand: there is nothing to deliver.
 void Broker::State::drop_missing(Session& session, uint64_t sequence) {
-    ++counters_.dropped_missing;
+    count_dropped(session, counters_.dropped_missing);
     if (!missing_told_) {
         missing_told_ = true;
         turn_.log.push_back({LogLine::Level::kWarning,

@@ -130,7 +130,7 @@ void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
             continue;
         }
         if (delivery.expired(now_.mono) && !delivery.may_be_sent) {
-            ++counters_.dropped_expired;
+            count_dropped(session, counters_.dropped_expired);
             end_delivery(session, delivery);
             continue;
         }

@@ -170,7 +170,7 @@ void Broker::State::drop_expired(Session& session) {
         if (stays(delivery.expires, delivery.may_be_sent, delivery.qos)) return false;
         if (delivery.qos == Qos::k0) --session.queued_qos0;
         count_taken(session, delivery.bytes);
-        ++counters_.dropped_expired;
+        count_dropped(session, counters_.dropped_expired);
         end_delivery(session, delivery);
         return true;
     });
@@ -180,7 +180,7 @@ void Broker::State::drop_expired(Session& session) {
         session.far_bytes -= entry.bytes;
         --far_entries_;
         count_taken(session, entry.bytes);
-        ++counters_.dropped_expired;
+        count_dropped(session, counters_.dropped_expired);
         end_delivery(session.id, entry.sequence, {entry.message_id, entry.durability});
         return true;
     });
