@@ -34,6 +34,7 @@ struct Settings {
     int max_subscriptions;
     int max_retained;
     int max_retained_bytes;  // kB
+    int store_timeout;       // ms; 0 = for ever
     int sys_interval;        // ms; 0 = off
     int durability;          // DurabilitySetting
     bool log_connections;

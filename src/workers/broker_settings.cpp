@@ -36,6 +36,7 @@ broker::Config broker_config() {
     config.max_subscriptions = static_cast<uint32_t>(settings.max_subscriptions);
     config.max_retained = static_cast<uint32_t>(settings.max_retained);
     config.max_retained_bytes = static_cast<uint64_t>(settings.max_retained_bytes) * kKilobyte;
+    config.store_patience_ms = static_cast<uint32_t>(settings.store_timeout);
     config.sys_interval_ms = static_cast<uint32_t>(settings.sys_interval);
     // A quarter is for input: see network_limits().
     config.max_memory = static_cast<uint64_t>(settings.max_memory) * kKilobyte / 4 * 3;
