@@ -159,6 +159,11 @@ BEGIN
                     CASE name WHEN 'queue' THEN 'queue_log' ELSE name END);
                 EXECUTE pg_catalog.format('ALTER TABLE pgmqtt.%I REPLICA IDENTITY NOTHING',
                                           log[2] || name || '_' || segment);
+                EXECUTE pg_catalog.format('COMMENT ON TABLE pgmqtt.%I IS %L',
+                    log[2] || name || '_' || segment,
+                    pg_catalog.format('Segment %s of a log of pgmqtt.%s: filled, and truncated when '
+                        'nothing in it is needed', segment,
+                        CASE name WHEN 'queue' THEN 'queue_log' ELSE name END));
             END LOOP;
         END LOOP;
     END LOOP;
