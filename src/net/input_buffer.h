@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 
 #include "base/bytes.h"
@@ -31,9 +32,13 @@ class InputBuffer {
    private:
     static constexpr size_t kMinimum = 64;
 
+    // Throws std::bad_alloc and changes nothing that can be seen.
     void move_to(size_t capacity);
 
-    std::unique_ptr<char[]> data_;
+    struct Free {
+        void operator()(char* data) const { std::free(data); }
+    };
+    std::unique_ptr<char, Free> data_;
     size_t begin_ = 0;
     size_t size_ = 0;
     size_t capacity_ = 0;

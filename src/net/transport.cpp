@@ -51,7 +51,8 @@ class TcpTransport final : public Transport {
         message.msg_iovlen = count;
         ssize_t sent;
         do {
-            sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+            sent = count == 1 ? ::send(fd_, vectors[0].iov_base, vectors[0].iov_len, MSG_NOSIGNAL)
+                              : ::sendmsg(fd_, &message, MSG_NOSIGNAL);
         } while (sent < 0 && errno == EINTR);
         if (sent < 0) return failure_from_errno();
         size_t offered = 0;

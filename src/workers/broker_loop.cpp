@@ -145,11 +145,11 @@ void BrokerLoop::try_listen() {
     retry_listen_at_ = now_.mono + kListenRetry;
 }
 
-void BrokerLoop::turn() {
+void BrokerLoop::turn(bool workers_called) {
     now_ = base::read_clocks();
     if (now_.mono >= retry_listen_at_) try_listen();
     follow_routes();
-    receive_from_workers();
+    if (workers_called || cdc_held_) receive_from_workers();
     server_.turn(*this);
     authenticate_some();
     if (now_.mono >= broker_.next_timer()) broker_.tick(now_);

@@ -32,7 +32,8 @@ class BrokerLoop final : private net::Handler {
     // Settings were reloaded.
     void configure();
 
-    void turn();
+    // `workers_called`: one of the other workers, or somebody else, set our latch.
+    void turn(bool workers_called);
 
     // How long nothing needs to happen; milliseconds, -1: until somebody wakes us.
     long timeout_ms() const;

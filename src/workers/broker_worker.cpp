@@ -32,10 +32,12 @@ void run_broker(Datum) {
             return wanted();
         });
         if (!started) continue;
+        pg::WaitSet::Ready ready{.latch = true};
         while (wanted()) {
-            loop.turn();
-            wait.wait(loop.timeout_ms(), PG_WAIT_EXTENSION);
+            // What came is answered first; the rest has time.
+            loop.turn(ready.latch || ready.timeout);
             if (process.housekeeping()) loop.configure();
+            ready = wait.wait(loop.timeout_ms(), PG_WAIT_EXTENSION);
         }
         loop.shut_down(wait);
     }
