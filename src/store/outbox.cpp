@@ -43,15 +43,16 @@ Outbox::Outbox()
           "ORDER BY c.seq, o.id LIMIT $1",
           {INT4OID}),
       remove_(
-          "DELETE FROM pgmqtt.outbox o USING unnest($1, $2) AS done(xid, id) "
-          "WHERE o.xid = done.xid AND o.id = done.id",
+          "DELETE FROM pgmqtt.outbox WHERE ctid = ANY (ARRAY("
+          "SELECT t.ctid FROM unnest($1, $2) AS done(xid, id) "
+          "CROSS JOIN LATERAL (SELECT o.ctid FROM pgmqtt.outbox o "
+          "WHERE o.xid = done.xid AND o.id = done.id OFFSET 0) t))",
           {XID8ARRAYOID, INT8ARRAYOID}),
       // Only when nothing of the transaction is left: a long one goes in several batches.
       remove_commits_(
-          "DELETE FROM pgmqtt.outbox_commit c USING unnest($1, $2) AS done(seq, xid) "
-          "WHERE c.seq = done.seq "
-          "AND NOT EXISTS (SELECT FROM pgmqtt.outbox o WHERE o.xid = done.xid)",
-          {INT8ARRAYOID, XID8ARRAYOID}) {}
+          "DELETE FROM pgmqtt.outbox_commit c WHERE c.seq = ANY ($1) "
+          "AND NOT EXISTS (SELECT FROM pgmqtt.outbox o WHERE o.xid = c.xid)",
+          {INT8ARRAYOID}) {}
 
 bool Outbox::fetch(broker::BatchWriter& batch) {
     Datum limit = Int32GetDatum(kRowsPerBatch);
@@ -77,7 +78,6 @@ void Outbox::remove_fetched() {
     Datum* xids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     Datum* ids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     Datum* commits = static_cast<Datum*>(palloc(sizeof(Datum) * count));
-    Datum* commit_xids = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     int rows = 0;
     int transactions = 0;
     int64 last_seq = -1;
@@ -89,14 +89,12 @@ void Outbox::remove_fetched() {
         }
         if (row.seq == last_seq) continue;
         last_seq = row.seq;
-        commits[transactions] = Int64GetDatum(row.seq);
-        commit_xids[transactions++] = xid;
+        commits[transactions++] = Int64GetDatum(row.seq);
     }
     Datum done[] = {pg::array_datum(xids, rows, XID8OID), pg::array_datum(ids, rows, INT8OID)};
     if (rows > 0) remove_.execute(done);
-    Datum commit_rows[] = {pg::array_datum(commits, transactions, INT8OID),
-                           pg::array_datum(commit_xids, transactions, XID8OID)};
-    remove_commits_.execute(commit_rows);
+    Datum commit_rows = pg::array_datum(commits, transactions, INT8OID);
+    remove_commits_.execute(&commit_rows);
 }
 
 }  // namespace pgmqtt::store

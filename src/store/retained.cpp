@@ -15,9 +15,7 @@ using broker::StoreKind;
 
 RetainedTable::RetainedTable()
     : remove_(
-          "DELETE FROM pgmqtt.retained_message r "
-          "USING unnest($1, $2) AS gone(topic_hash, topic) "
-          "WHERE r.topic_hash = gone.topic_hash AND r.topic = gone.topic",
+          "DELETE FROM pgmqtt.retained_message WHERE topic_hash = ANY ($1) AND topic = ANY ($2)",
           {INT8ARRAYOID, BYTEAARRAYOID}),
       insert_(
           "INSERT INTO pgmqtt.retained_message "

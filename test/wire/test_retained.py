@@ -3,6 +3,7 @@
 import pytest
 
 from harness.clients import Message, MosquittoSub, mosquitto_pub
+from harness.packets import PUBACK, publish_frame
 from harness.rawmqtt import RawClient
 
 RETAIN_AS_PUBLISHED = 0x08
@@ -100,3 +101,30 @@ def test_an_acknowledged_retained_message_survives_kill_9(new_server, topic):
         client.connect()
         client.subscribe(topic)
         assert client.expect(3).payload == b"kept"
+
+
+def test_storing_one_does_not_read_the_others(new_server):
+    """Whatever the planner believed when the table was small: storing is not quadratic."""
+    own = new_server()
+    own.start()
+    client = RawClient(own.mqtt_port)
+    client.connect()
+    messages, batch = 3000, 100
+    client.publish("r/0", b"x", 1, retain=True)
+    own.psql("ANALYZE pgmqtt.retained_message")  # a table of one row: everything is planned anew
+    for first in range(0, messages, batch):
+        for number in range(first, first + batch):
+            client.send(publish_frame(f"r/{number}", b"x", 1, retain=True,
+                                      packet_id=number + 1, version=5))
+        for _ in range(batch):
+            assert client.expect(PUBACK).code < 0x80
+    assert own.psql("SELECT count(*) FROM pgmqtt.retained_message") == str(messages)
+
+    def read():  # rows, by the store worker only: the count above was a sequential scan
+        return own.psql("SELECT n_live_tup, COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_tables"
+                        " JOIN pg_stat_user_indexes USING (relid)"
+                        " WHERE relid = 'pgmqtt.retained_message'::regclass GROUP BY 1").split("|")
+
+    own.wait_for(lambda: read()[:1] == [str(messages)], "the statistics are there", 30)
+    assert int(read()[1]) < messages
+    client.close()
