@@ -2,11 +2,14 @@
 
 Every message that the broker acknowledged arrives, one of QoS 2 once, and in order. CRASH_ROUNDS (50)
 rounds with one server; CRASH_SEED repeats a run. In every third round the subscriber is away, so that
-its queue spans kills.
+its queue spans kills. The postmaster is killed, with or without its children, or the store or the broker
+worker, which makes the postmaster restart all; the power is cut, which takes the unflushed WAL along; or
+the store worker alone is ended, which nobody may notice.
 """
 
 import os
 import random
+import signal
 import threading
 
 from harness.rawmqtt import RawClient
@@ -60,9 +63,33 @@ def one_round(server, publishers, subscriber, dice, number):
         return acknowledged >= target or threads.errors
 
     wait_for(enough, "acknowledgements", 60, every=0.001)
-    server.kill9(everyone=number % 2 == 0)
+    DISASTERS[number % len(DISASTERS)](server)
     threads.join()
-    server.start()
+    if server.postmaster.poll() is not None:
+        server.start()
+    else:
+        server.wait_for(server.answers, "the server is back", 60)
+        server.wait_listening(60)
+
+
+def kill_worker(name):
+    def kill(server):
+        os.kill(server.worker_pid(name), signal.SIGKILL)
+    return kill
+
+
+def end_store_worker(server):
+    """Nobody else notices; then the server is killed after all."""
+    before = server.worker_pid("pgmqtt store")
+    server.psql(f"SELECT pg_terminate_backend({before})")
+    server.wait_for(lambda: server.worker_pid("pgmqtt store") not in (None, before),
+                    "the store worker is back")
+    server.kill9()
+
+
+DISASTERS = [Server.kill9, lambda server: server.kill9(everyone=True), Server.power_cut,
+             kill_worker("pgmqtt store"), kill_worker("pgmqtt broker"), end_store_worker,
+             Server.power_cut]
 
 
 def drain(server, publishers, subscriber):

@@ -138,13 +138,14 @@ class Server:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 **self.tree.user.popen_args)
         if wait:
-            self.wait_for(self._answers, "the server accepts connections", 60)
+            self.wait_for(self.answers, "the server accepts connections", 60)
             if self._create_extension:
                 self.psql("CREATE EXTENSION IF NOT EXISTS pgmqtt")
                 self.wait_listening()
         return self
 
-    def _answers(self):
+    def answers(self):
+        """Whether it takes connections; it must not have ended."""
         if self.postmaster.poll() is not None:
             raise SystemExit(f"postgres ended with {self.postmaster.returncode}:\n"
                              + self.log_tail())
@@ -178,6 +179,25 @@ class Server:
                     pass
         self.wait_for(lambda: not any(map(is_running, children)),
                       "the postmaster's children end with it", 30)
+
+    def power_cut(self):
+        """As kill9(everyone=True), and what of the WAL was not flushed is gone.
+
+        The broker stands still before it is asked how far the flush went: it acknowledged nothing
+        behind that. Data pages are never ahead of the flushed WAL.
+        """
+        os.kill(self.worker_pid("pgmqtt broker"), signal.SIGSTOP)
+        name, offset = self.psql("SELECT * FROM pg_walfile_name_offset(pg_current_wal_flush_lsn())"
+                                 ).split("|")
+        self.kill9(everyone=True)
+        for path in (self.data / "pg_wal").iterdir():
+            if len(path.name) == len(name) and path.name > name:
+                path.unlink()
+        if int(offset) > 0:
+            with open(self.data / "pg_wal" / name, "r+b") as segment:
+                size = segment.seek(0, os.SEEK_END)
+                segment.seek(int(offset))
+                segment.write(bytes(size - int(offset)))
 
     def remove(self):
         """Ends the server and deletes all it had."""
