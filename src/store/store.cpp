@@ -132,13 +132,11 @@ void Store::take(base::ByteView batch) {
 
 bool Store::due() const {
     if (batches_.empty() && !outbox_.delivered() && !commands_.delivered()) return false;
-    Clock::time_point now = Clock::now();
-    // Idle: at once. Under load: at most one storing transaction per tick, since each burns an xid.
-    return now >= retry_at_ && now >= last_write_ + std::chrono::milliseconds(pg::settings.tick);
+    return Clock::now() >= std::max(retry_at_, pace_.next());
 }
 
 void Store::write_cycle() {
-    last_write_ = Clock::now();
+    pace_.take(Clock::now(), std::chrono::milliseconds(pg::settings.tick));
     const broker::SessionNetEffect net = session_changes_.net_effect();
     logged_.prepare(net, session_changes_.repeated());
     unlogged_.prepare(net, session_changes_.repeated());
@@ -270,7 +268,7 @@ void Store::fetch(Handover<Table>& handover) {
 long Store::timeout_ms() const {
     Clock::time_point when = Clock::time_point::max();
     if (!batches_.empty() || outbox_.delivered() || commands_.delivered())
-        when = std::max(retry_at_, last_write_ + std::chrono::milliseconds(pg::settings.tick));
+        when = std::max(retry_at_, pace_.next());
     else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
         when = retry_at_;
     if (logged_.wants_care() || unlogged_.wants_care()) when = std::min(when, tend_at_);
