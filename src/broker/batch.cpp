@@ -5,7 +5,7 @@ namespace pgmqtt::broker {
 namespace {
 
 // Changes whenever the bytes of a record do: a worker of another build must not misread them.
-constexpr uint8_t kFormat = 3;
+constexpr uint8_t kFormat = 4;
 
 // What a record costs at least; a count that promises more records than that is a lie.
 constexpr size_t kSmallestRecord = 1;

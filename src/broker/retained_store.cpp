@@ -31,10 +31,11 @@ bool RetainedStore::fits(const Message& message, const RetainedLimits& limits) c
     return count <= limits.messages && bytes <= limits.bytes;
 }
 
-void RetainedStore::set(MessagePtr message) {
+bool RetainedStore::set(MessagePtr message) {
     Tree::NodeId node = Tree::kRoot;
     mqtt::for_each_level(message->topic,
                          [&](base::ByteView level) { node = tree_.find_or_add(node, level); });
+    bool replaces = tree_.value(node).message != nullptr;
     forget(node);
     message->retained_number = ++last_number_;
     ++count_;
@@ -45,6 +46,7 @@ void RetainedStore::set(MessagePtr message) {
         std::push_heap(expiries_.begin(), expiries_.end(), std::greater<>());
     }
     tree_.value(node).message = std::move(message);
+    return replaces;
 }
 
 void RetainedStore::forget(Tree::NodeId node) {

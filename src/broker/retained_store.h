@@ -22,8 +22,8 @@ class RetainedStore {
 
     // False, and nothing changes, when a limit forbids it.
     bool fits(const Message& message, const RetainedLimits& limits) const;
-    // Replaces what the topic had.
-    void set(MessagePtr message);
+    // Replaces what the topic had. False when it had none.
+    bool set(MessagePtr message);
     // False when the topic had none.
     bool erase(base::ByteView topic);
 

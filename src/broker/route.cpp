@@ -117,8 +117,9 @@ bool Broker::State::retain(Routed& routed) {
             ++counters_.dropped_retained_limit;
             return false;
         }
-        retained_.set(message);
-        StoreRecord record{.kind = StoreKind::kRetain, .message = message->view()};
+        bool replaces = retained_.set(message);
+        StoreRecord record{
+            .kind = StoreKind::kRetain, .message = message->view(), .replaces = replaces};
         pending_.add_store(pending_of(routed), record, turn_.store);
     }
     routed.must_wait = true;

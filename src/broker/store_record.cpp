@@ -102,6 +102,7 @@ void put_store_record(std::string& out, const StoreRecord& record) {
     base::put_u8(out, static_cast<uint8_t>(record.kind));
     switch (record.kind) {
         case StoreKind::kRetain:
+            base::put_u8(out, record.replaces ? 1 : 0);
             return put_message(out, record.message);
         case StoreKind::kUnretain:
             return base::put_prefixed16(out, record.message.topic);
@@ -145,8 +146,11 @@ bool get_store_record(base::ByteReader& reader, StoreRecord& record) {
     record = {};  // nothing of the record before it
     record.kind = static_cast<StoreKind>(reader.u8());
     switch (record.kind) {
-        case StoreKind::kRetain:
-            return get_message(reader, record.message);
+        case StoreKind::kRetain: {
+            uint8_t replaces = reader.u8();
+            record.replaces = replaces == 1;
+            return replaces <= 1 && get_message(reader, record.message);
+        }
         case StoreKind::kUnretain:
             record.message.topic = reader.prefixed16();
             return reader.ok();

@@ -18,7 +18,7 @@
 namespace pgmqtt::broker {
 
 enum class StoreKind : uint8_t {
-    kRetain = 1,   // message
+    kRetain = 1,   // message, replaces
     kUnretain,     // message.topic
     kSession,      // session_id, session: new or changed
     kSessionEnd,   // session_id: with all that belongs to it
@@ -92,6 +92,7 @@ struct StoredDelivery {
 struct StoreRecord {
     StoreKind kind = StoreKind::kRetain;
     MessageView message{};
+    bool replaces = true;     // the topic may have had another; false: there is none to be removed
     uint64_t session_id = 0;  // given by the broker, never used again
     uint64_t message_id = 0;  // likewise; grows
     uint64_t source_id = 0;

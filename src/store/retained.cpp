@@ -26,7 +26,7 @@ RetainedTable::RetainedTable()
 void RetainedTable::Changes::add(const broker::StoreRecord& record) {
     auto [position, fresh] = index_.try_emplace(record.message.topic, entries_.size());
     if (fresh)
-        entries_.push_back({base::hash(record.message.topic), record});
+        entries_.push_back({base::hash(record.message.topic), record.replaces, record});
     else
         entries_[position->second].record = record;
 }
@@ -36,23 +36,28 @@ void RetainedTable::Changes::clear() {
     index_.clear();
 }
 
-void RetainedTable::apply(const Changes& changes) {
+void RetainedTable::apply(const Changes& changes, bool repeated) {
     size_t count = changes.entries_.size();
     if (count == 0) return;
     constexpr int kColumns = 7;
     Datum* columns[kColumns];
     for (Datum*& column : columns) column = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     int kept = 0;
+    int removed = 0;
     Datum* gone_hash = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     Datum* gone_topic = static_cast<Datum*>(palloc(sizeof(Datum) * count));
     for (size_t i = 0; i < count; ++i) {
         const auto& entry = changes.entries_[i];
         const broker::MessageView& message = entry.record.message;
-        gone_hash[i] = Int64GetDatum(static_cast<int64>(entry.topic_hash));
-        gone_topic[i] = pg::bytea_datum(message.topic);
+        Datum hash = Int64GetDatum(static_cast<int64>(entry.topic_hash));
+        Datum topic = pg::bytea_datum(message.topic);
+        if (repeated || entry.replaces) {
+            gone_hash[removed] = hash;
+            gone_topic[removed++] = topic;
+        }
         if (entry.record.kind != StoreKind::kRetain) continue;
-        columns[0][kept] = gone_hash[i];
-        columns[1][kept] = gone_topic[i];
+        columns[0][kept] = hash;
+        columns[1][kept] = topic;
         columns[2][kept] = pg::bytea_datum(message.payload);
         columns[3][kept] = Int16GetDatum(static_cast<int16>(message.qos));
         columns[4][kept] = pg::bytea_datum(message.properties);
@@ -60,10 +65,11 @@ void RetainedTable::apply(const Changes& changes) {
         columns[6][kept] = pg::timestamptz_datum(message.expires_at);
         ++kept;
     }
-    int removed = static_cast<int>(count);
-    Datum gone[] = {pg::array_datum(gone_hash, removed, INT8OID),
-                    pg::array_datum(gone_topic, removed, BYTEAOID)};
-    remove_.execute(gone);
+    if (removed > 0) {
+        Datum gone[] = {pg::array_datum(gone_hash, removed, INT8OID),
+                        pg::array_datum(gone_topic, removed, BYTEAOID)};
+        remove_.execute(gone);
+    }
     if (kept == 0) return;
     constexpr Oid kTypes[kColumns] = {INT8OID,  BYTEAOID,       BYTEAOID,      INT2OID,
                                       BYTEAOID, TIMESTAMPTZOID, TIMESTAMPTZOID};

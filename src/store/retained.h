@@ -28,14 +28,16 @@ class RetainedTable {
         friend class RetainedTable;
         struct Entry {
             uint64_t topic_hash;
-            broker::StoreRecord record;  // views into the batches
+            bool replaces;               // the row that was there before all of them
+            broker::StoreRecord record;  // the last; views into the batches
         };
         std::vector<Entry> entries_;
         std::unordered_map<base::ByteView, size_t, base::BytesHash> index_;  // topic -> entry
     };
 
-    // Set-based, inside a transaction; may raise.
-    void apply(const Changes& changes);
+    // Set-based, inside a transaction; may raise. `repeated`: some of it may have been written
+    // before.
+    void apply(const Changes& changes, bool repeated);
 
    private:
     pg::Statement remove_;

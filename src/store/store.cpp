@@ -157,7 +157,7 @@ pg::Status Store::write(const broker::SessionNetEffect& net) {
     pg::TransactionOptions options{.async_commit = !must_be_flushed(net),
                                    .activity = "pgmqtt: storing"};
     return pg::transaction(options, [this, &net] {
-        retained_.apply(retained_changes_);
+        retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
         logged_.write();
         unlogged_.write();
