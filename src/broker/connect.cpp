@@ -204,6 +204,7 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
     if (!session->persistent) return store_waits_.push_back(std::move(wait));
     save_session(*session);
     wait_for_store(std::move(wait));
+    look_ahead(*session);
 }
 
 // CONNACK, and what the session has for the client.

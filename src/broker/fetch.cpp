@@ -14,10 +14,12 @@ constexpr size_t kScarceAhead = 16 << 10;
 
 }  // namespace
 
-// Asks for what is missing of the first that wait. When half of it has come, for more.
+// Asks for what is missing of the first that wait. When half of it has come, for more. Also while
+// CONNACK waits for the store, so that what is sent again follows it without a pause.
 void Broker::State::look_ahead(Session& session) {
-    const Connection* c = online(session);
-    if (c == nullptr || c->doomed || session.waits_to_fetch) return;
+    const Connection* c = session.connection;
+    bool is_there = c != nullptr && (c->phase == Phase::kConnected || c->phase == Phase::kStoring);
+    if (!is_there || c->doomed || session.waits_to_fetch) return;
     bool refilled = refill(session);
     size_t most = near_limit(session);
     if (!refilled && (!session.incomplete || session.asked > most / 2)) return;

@@ -16,7 +16,7 @@ bool Broker::State::is_stored(const Session& session, Qos qos) {
 size_t Broker::State::near_limit(const Session& session) const {
     constexpr size_t kLeast = 16;
     constexpr size_t kMost = 1024;
-    const Connection* c = online(session);
+    const Connection* c = session.connection;
     return c == nullptr ? 0 : std::clamp(2 * window_limit(*c), kLeast, kMost);
 }
 

@@ -20,8 +20,7 @@ constexpr uint64 kRowsPerBatch = 1000;
 Commands::Commands()
     : next_("SELECT id, action, client_id, reason FROM pgmqtt.command ORDER BY id LIMIT $1",
             {INT4OID}),
-      remove_("DELETE FROM pgmqtt.command WHERE id = ANY ($1)",
-              {INT8ARRAYOID}) {}
+      remove_("DELETE FROM pgmqtt.command WHERE id = ANY ($1)", {INT8ARRAYOID}) {}
 
 bool Commands::fetch(broker::BatchWriter& batch) {
     Datum limit = Int32GetDatum(static_cast<int32>(kRowsPerBatch));

@@ -32,12 +32,9 @@ Datum filter_hash(base::ByteView filter) {
 // unnest() of several arrays is a form of its own only where it is not qualified; search_path is
 // pinned in the workers.
 SessionTables::SessionTables()
-    : end_session_(
-          "DELETE FROM pgmqtt.session WHERE session_id = ANY ($1)",
-          {INT8ARRAYOID}),
+    : end_session_("DELETE FROM pgmqtt.session WHERE session_id = ANY ($1)", {INT8ARRAYOID}),
       end_session_subscriptions_(
-          "DELETE FROM pgmqtt.session_subscription WHERE session_id = ANY ($1)",
-          {INT8ARRAYOID}),
+          "DELETE FROM pgmqtt.session_subscription WHERE session_id = ANY ($1)", {INT8ARRAYOID}),
       write_session_(
           "INSERT INTO pgmqtt.session AS s (session_id, client_id, username, created_at, "
           "disconnected_at, expiry_interval, will_topic, will_payload, will_qos, will_retain, "

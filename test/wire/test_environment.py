@@ -143,10 +143,11 @@ def test_dump_and_restore_carry_mappings_and_sinks(new_server):
     other.wait_listening()
     other.wait_for(lambda: other.psql("SELECT status FROM pgmqtt.mappings") == "streaming",
                    "the restored mapping streams")
-    with RawClient(other.mqtt_port) as client:
+    with RawClient(other.mqtt_port) as client, RawClient(other.mqtt_port) as publisher:
         client.connect()
         client.subscribe("out", 1)
-        assert client.publish("in/row", "", qos=1).code < 0x80
+        publisher.connect()
+        assert publisher.publish("in/row", "", qos=1).code < 0x80
         assert client.expect(3).payload == b"row", "the sink's row came back by the mapping"
 
 

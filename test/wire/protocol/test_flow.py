@@ -70,11 +70,12 @@ def test_resending_respects_the_new_receive_maximum(connected, lasting, topic, c
     assert len(client.until_ping()) == 5
     client.vanish()
     client = lasting(5, client_id, properties={"receive_maximum": 2})
-    got = client.until_ping()
+    got = [client.expect(PUBLISH), client.expect(PUBLISH)]
     assert [(one.payload, one.dup) for one in got] == [(b"0", True), (b"1", True)]
     for number in (b"2", b"3", b"4"):
+        client.expect_nothing_before_ping()
         client.send_ack(PUBACK, got.pop(0).packet_id)
-        got += client.until_ping()
+        got.append(client.expect(PUBLISH))
         assert got[-1].payload == number and got[-1].dup
 
 
