@@ -15,7 +15,9 @@ using broker::StoreKind;
 
 RetainedTable::RetainedTable()
     : remove_(
-          "DELETE FROM pgmqtt.retained_message WHERE topic_hash = ANY ($1) AND topic = ANY ($2)",
+          // A join: of two arrays each row that is found would be compared with all topics.
+          "DELETE FROM pgmqtt.retained_message r USING unnest($1, $2) AS gone (hash, topic) "
+          "WHERE r.topic_hash = gone.hash AND r.topic = gone.topic",
           {INT8ARRAYOID, BYTEAARRAYOID}),
       insert_(
           "INSERT INTO pgmqtt.retained_message "
