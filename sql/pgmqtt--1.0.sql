@@ -415,6 +415,12 @@ COMMENT ON FUNCTION pgmqtt.delete_session(text) IS 'Ends the session of a client
 REVOKE ALL ON FUNCTION pgmqtt.delete_session(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.delete_session(text) TO pgmqtt_admin;
 
+CREATE FUNCTION pgmqtt.clear_retained(filter text) RETURNS bigint
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_clear_retained';
+COMMENT ON FUNCTION pgmqtt.clear_retained(text) IS 'Clears the retained messages whose topics match a filter, at once and whatever becomes of this transaction; subscribers get the empty message that says so. Returns how many';
+REVOKE ALL ON FUNCTION pgmqtt.clear_retained(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.clear_retained(text) TO pgmqtt_admin;
+
 -- ------------------------------------------------------------------------------------------------
 -- Watching.
 CREATE FUNCTION pgmqtt.topic_matches(filter text, topic text) RETURNS boolean

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "broker/clearing.h"
 #include "broker/state.h"
 
 namespace pgmqtt::broker {
@@ -107,6 +108,12 @@ void Broker::end_turn() {
 }
 const Counters& Broker::counters() const {
     return state_->counters();
+}
+std::unique_ptr<Clearing> Broker::begin_clearing(ByteView filter) {
+    return state_->begin_clearing(filter);
+}
+bool Broker::clear_some(Clearing& clearing, Now now) {
+    return state_->clear_some(clearing, now);
 }
 bool Broker::describe_client(uint32_t& slot, ClientRecord& client, Now now) const {
     return state_->describe_client(slot, client, now);

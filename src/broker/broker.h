@@ -40,6 +40,8 @@ struct AuthVerdict {
     std::string username;                                  // the role it acts as; empty: anonymous
 };
 
+struct Clearing;
+
 class Broker {
    public:
     // `seed` makes hashes and assigned client identifiers unpredictable.
@@ -115,6 +117,12 @@ class Broker {
     // --- steering from SQL. False: there is no such client, or session.
     bool disconnect_client(base::ByteView client_id, mqtt::ReasonCode reason, Now now);
     bool delete_session(base::ByteView client_id, Now now);
+
+    // Clears the retained messages that match a filter, some with each call. True when all are
+    // cleared and stored so; when it waits for something, that is an input. A Clearing ends before
+    // the broker.
+    std::unique_ptr<Clearing> begin_clearing(base::ByteView filter);
+    bool clear_some(Clearing& clearing, Now now);
 
     // DISCONNECT 0x8B (5.0), wills as the specification says; everybody into Turn::close.
     void shut_down(Now now);

@@ -61,6 +61,10 @@ class Broker::State {
 
     bool describe_client(uint32_t& slot, ClientRecord& client, Now now) const;
 
+    // --- clear_retained.cpp
+    std::unique_ptr<Clearing> begin_clearing(ByteView filter);
+    bool clear_some(Clearing& clearing, Now now);
+
     // --- sql_publish.cpp
     void load_retained(const MessageView& message, Now now);
     void publish(PublishSource source, uint64_t batch, BatchReader& records, Now now);

@@ -117,7 +117,7 @@ PGMQTT_FUNCTION(pgmqtt_client_rows) {
         Rows rows{
             reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo),
             AllocSetContextCreate(CurrentMemoryContext, "pgmqtt client", ALLOCSET_DEFAULT_SIZES)};
-        pg::ask_broker(take_client, &rows);
+        pg::ask_broker({}, take_client, &rows);
         MemoryContextDelete(rows.row_context);
     }));
     return Datum{0};

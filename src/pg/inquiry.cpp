@@ -1,7 +1,7 @@
 // The backend puts the handle of its segment into Shared::inquiries and sets the broker's latch;
 // the broker takes it out, attaches, and sends. A record is a message with kRecord as its first
 // byte; kEnd alone says that the answer is complete, so that a broker that ends is not taken for
-// it.
+// it. The filter of a question stands behind the ring.
 #include "pg/inquiry.h"
 
 extern "C" {
@@ -9,6 +9,8 @@ extern "C" {
 #include <utils/timestamp.h>
 }
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "pg/guard.h"
@@ -77,6 +79,29 @@ bool post(dsm_handle handle) {
     return false;
 }
 
+// --- the filter: its size, then its bytes
+
+Size segment_size(base::ByteView filter) {
+    return filter.empty() ? kRingSize : kRingSize + sizeof(uint32_t) + filter.size();
+}
+
+void put_filter(dsm_segment* segment, base::ByteView filter) {
+    if (filter.empty()) return;
+    char* place = static_cast<char*>(dsm_segment_address(segment)) + kRingSize;
+    auto size = static_cast<uint32_t>(filter.size());
+    std::memcpy(place, &size, sizeof size);
+    std::memcpy(place + sizeof size, filter.data(), size);
+}
+
+base::ByteView get_filter(dsm_segment* segment) {
+    Size length = dsm_segment_map_length(segment);
+    if (length <= kRingSize + sizeof(uint32_t)) return {};
+    const char* place = static_cast<const char*>(dsm_segment_address(segment)) + kRingSize;
+    uint32_t size = 0;
+    std::memcpy(&size, place, sizeof size);
+    return {place + sizeof size, std::min<Size>(size, length - kRingSize - sizeof size)};
+}
+
 // --- the broker's side
 
 std::optional<dsm_handle> take_handle() {
@@ -90,9 +115,10 @@ std::optional<dsm_handle> take_handle() {
 
 }  // namespace
 
-void ask_broker(TakeRecord take, void* context) {
+void ask_broker(base::ByteView filter, TakeRecord take, void* context) {
     require_preload();
-    dsm_segment* segment = dsm_create(kRingSize, 0);
+    dsm_segment* segment = dsm_create(segment_size(filter), 0);
+    put_filter(segment, filter);
     shm_mq* ring = shm_mq_create(dsm_segment_address(segment), kRingSize);
     shm_mq_set_receiver(ring, MyProc);
     shm_mq_handle* queue = shm_mq_attach(ring, segment, nullptr);
@@ -143,6 +169,7 @@ bool Inquiry::attach(dsm_handle handle) {
         }
         MemoryContextSwitchTo(before);
     });
+    if (queue_ != nullptr) filter_ = get_filter(segment_);
     if (!attached) log(WARNING, "pgmqtt could not answer a backend", attached.error());
     return queue_ != nullptr;
 }

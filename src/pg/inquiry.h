@@ -18,11 +18,12 @@ extern "C" {
 
 namespace pgmqtt::pg {
 
-// Of a backend, inside a guard: asks and calls take(context, record) for each record of the answer,
+// Of a backend, inside a guard: asks who is connected, or, with a topic filter, clears the retained
+// messages that it matches. Calls take(context, record) for each record of the answer,
 // whose bytes are valid during the call. Raises, also when the broker does not run, ends meanwhile,
 // or says nothing for long. `take` may raise.
 using TakeRecord = void (*)(void* context, base::ByteView record);
-void ask_broker(TakeRecord take, void* context);
+void ask_broker(base::ByteView filter, TakeRecord take, void* context);
 
 // Of the broker: one that asked. Left when it ends.
 class Inquiry {
@@ -32,6 +33,9 @@ class Inquiry {
 
     ~Inquiry();
     Inquiry(const Inquiry&) = delete;
+
+    // Empty: the question is who is connected.
+    const std::string& filter() const { return filter_; }
 
     // Sends what is left of the last record. True when nothing is: only then comes another. When
     // not, the broker's latch is set as soon as more fits.
@@ -48,6 +52,7 @@ class Inquiry {
 
     dsm_segment* segment_ = nullptr;
     shm_mq_handle* queue_ = nullptr;
+    std::string filter_;
     std::string message_;  // not sent yet
     bool gone_ = false;
 };

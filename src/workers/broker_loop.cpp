@@ -155,7 +155,7 @@ void BrokerLoop::turn(bool workers_called) {
     if (now_.mono >= broker_.next_timer()) broker_.tick(now_);
     carry_out_turn();
     publish_counters();
-    client_answers_.turn(broker_, now_);
+    backend_answers_.turn(broker_, now_);
 }
 
 void BrokerLoop::receive_from_workers() {
@@ -289,9 +289,10 @@ void BrokerLoop::publish_counters() {
 
 long BrokerLoop::timeout_ms() const {
     if (server_.has_backlog() || !authentications_.empty()) return 0;
-    if (client_answers_.can_go_on()) return 0;
+    if (backend_answers_.can_go_on()) return 0;
     if (cdc_held_ && broker_.takes_publishes()) return 0;
-    base::MonoTime when = std::min(broker_.next_timer(), retry_listen_at_);
+    base::MonoTime when =
+        std::min({broker_.next_timer(), retry_listen_at_, backend_answers_.next()});
     if (pg::shared()->configuration != routes_seen_) when = std::min(when, retry_routes_at_);
     long timeout = -1;
     if (when != base::kNever) {

@@ -14,7 +14,7 @@
 #include "net/server.h"
 #include "pg/queue.h"
 #include "pg/wait.h"
-#include "workers/client_answers.h"
+#include "workers/backend_answers.h"
 
 namespace pgmqtt::workers {
 
@@ -81,7 +81,7 @@ class BrokerLoop final : private net::Handler {
     uint32_t sink_epoch_ = 0;
     uint32_t cdc_epoch_ = 0;
     std::deque<broker::AuthRequest> authentications_;
-    ClientAnswers client_answers_;
+    BackendAnswers backend_answers_;
     bool cdc_held_ = false;  // batches may be left in the queue: nobody will wake us for them
     base::Now now_;
     base::MonoTime retry_listen_at_ = base::kNever;
