@@ -236,6 +236,15 @@ COMMENT ON TABLE pgmqtt.dead_letter IS 'Rows that a mapping could not evaluate a
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter_id_seq', '');
 
+-- Not dumped: each database has its own.
+CREATE TABLE pgmqtt.snapshot_key (
+    key         bytea NOT NULL
+);
+INSERT INTO pgmqtt.snapshot_key
+    SELECT pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) || pg_catalog.uuid_send(pg_catalog.gen_random_uuid());
+ALTER TABLE pgmqtt.snapshot_key REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.snapshot_key IS 'What tells the rows of pgmqtt.snapshot_mapping() in the WAL from messages that anybody can write there. A secret of this database';
+
 REVOKE ALL ON ALL TABLES IN SCHEMA pgmqtt FROM PUBLIC;
 GRANT SELECT ON pgmqtt.mapping, pgmqtt.sink, pgmqtt.durability_rule TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
@@ -324,6 +333,12 @@ CREATE FUNCTION pgmqtt.preview_mapping(name text, predicate text DEFAULT NULL, "
 COMMENT ON FUNCTION pgmqtt.preview_mapping(text, text, int) IS 'What a mapping would publish for the rows that are there now, with op SNAPSHOT; publishes nothing';
 REVOKE ALL ON FUNCTION pgmqtt.preview_mapping(text, text, int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.preview_mapping(text, text, int) TO pgmqtt_admin;
+
+CREATE FUNCTION pgmqtt.snapshot_mapping(name text, predicate text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_snapshot_mapping';
+COMMENT ON FUNCTION pgmqtt.snapshot_mapping(text, text) IS 'Publishes the rows that are in the table now through a mapping, with op SNAPSHOT, in order with its changes, when this transaction commits. Holds up writers of the table until then. Returns how many rows it gave to the mapping';
+REVOKE ALL ON FUNCTION pgmqtt.snapshot_mapping(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.snapshot_mapping(text, text) TO pgmqtt_admin;
 
 CREATE FUNCTION pgmqtt.mapping_status(id int, enabled boolean,
     OUT status text, OUT message text, OUT published bigint, OUT errors bigint) RETURNS record

@@ -24,13 +24,6 @@ namespace {
 // The server calls the plugin without an argument of ours.
 Capture* active_capture = nullptr;
 
-FullTransactionId full_xid(TransactionId xid) {
-    FullTransactionId next = ReadNextFullTransactionId();
-    uint32 epoch = EpochFromFullTransactionId(next);
-    if (xid > XidFromFullTransactionId(next)) --epoch;
-    return FullTransactionIdFromEpochAndXid(epoch, xid);
-}
-
 // The file node of `relation`, InvalidOid when it has none. A system cache look-up: works in the
 // past.
 Oid file_node(Oid relation) {
@@ -43,6 +36,13 @@ Oid file_node(Oid relation) {
 }
 
 }  // namespace
+
+FullTransactionId full_xid(TransactionId xid) {
+    FullTransactionId next = ReadNextFullTransactionId();
+    uint32 epoch = EpochFromFullTransactionId(next);
+    if (xid > XidFromFullTransactionId(next)) --epoch;
+    return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
 
 uint32_t Shapes::remember(Oid relation, TupleDesc columns) {
     // The newest first: an ALTER TABLE is rare, and going back in time rarer.
@@ -256,6 +256,11 @@ struct PluginCallbacks {
             for (int i = 0; i < count; ++i) active_capture->add_truncate(relations[i], txn);
         });
     }
+    static void message(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr,
+                        bool transactional, const char* prefix, Size size, const char* message) {
+        if (!transactional || std::strcmp(prefix, kSnapshotPrefix) != 0) return;
+        without_exceptions([&] { active_capture->add_snapshot(txn, message, size); });
+    }
     static void commit(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr) {
         without_exceptions([&] {
             if (!active_capture->begun_) return;
@@ -287,6 +292,7 @@ extern "C" void _PG_output_plugin_init(OutputPluginCallbacks* callbacks) {
     callbacks->begin_cb = PluginCallbacks::begin;
     callbacks->change_cb = PluginCallbacks::change;
     callbacks->truncate_cb = PluginCallbacks::truncate;
+    callbacks->message_cb = PluginCallbacks::message;
     callbacks->commit_cb = PluginCallbacks::commit;
 }
 #pragma GCC visibility pop

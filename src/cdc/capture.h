@@ -6,11 +6,13 @@
 #include "pg/backend.h"
 
 extern "C" {
+#include <access/transam.h>
 #include <replication/output_plugin.h>
 #include <replication/reorderbuffer.h>
 #include <utils/rel.h>
 }
 
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -18,8 +20,12 @@ extern "C" {
 
 #include "cdc/change.h"
 #include "cdc/change_log.h"
+#include "cdc/snapshot_message.h"
 
 namespace pgmqtt::cdc {
+
+// Of a transaction that is being decoded.
+FullTransactionId full_xid(TransactionId xid);
 
 // The shapes that rows had when they were written. Few: one per relation and ALTER TABLE.
 class Shapes {
@@ -50,6 +56,9 @@ class Capture {
 
     // The relations that mappings name.
     void set_sources(std::vector<Oid> sources);
+
+    // What tells rows of a snapshot from what anybody can write.
+    void set_snapshot_key(std::string key);
 
     const Shapes& shapes() const { return shapes_; }
     uint64_t changes() const { return changes_; }
@@ -89,6 +98,8 @@ class Capture {
     void ensure_begun(ReorderBufferTXN* txn);
     void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
     void add_truncate(Relation relation, ReorderBufferTXN* txn);
+    void add_snapshot(ReorderBufferTXN* txn, const char* message, size_t size);
+    bool is_genuine(const SnapshotHead& head, ReorderBufferTXN* txn);
     void forget(Oid relation);
     void forget_routes();
 
@@ -98,6 +109,11 @@ class Capture {
     std::unordered_map<Oid, Route> routes_;
     std::unordered_set<Oid> skipped_;  // relation file nodes
     MemoryContext row_context_;        // emptied with each change
+    std::string snapshot_key_;
+    SnapshotToken token_{};  // of the transaction token_xid_, if token_known_
+    TransactionId token_xid_ = 0;
+    bool token_known_ = false;
+    bool forgery_told_ = false;  // of that transaction
     bool begun_ = false;
     bool saw_past_ = false;
     bool sources_changed_ = false;

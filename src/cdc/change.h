@@ -51,8 +51,9 @@ struct RowPart {
 
 struct ChangeRecord : Record {
     Op op;
-    Oid target;      // the mapped relation: the changed one or its partitioned ancestor
-    uint32_t shape;  // of the changed relation at that time, index into Shapes
+    Oid target;       // the mapped relation: the changed one or its partitioned ancestor
+    uint32_t shape;   // of the changed relation at that time, index into Shapes
+    int32_t mapping;  // the only one that it is for; 0: all of the target
     RowPart new_row;
     RowPart old_row;
 

@@ -184,6 +184,7 @@ Evaluator::Outcome Evaluator::evaluate_change(ChangeRecord& change) {
     size_t staged_before = staged_.size();
     size_t letters_before = letters_.size();
     for (Entry* entry : found->second) {
+        if (change.mapping != 0 && change.mapping != entry->mapping->definition().id) continue;
         Outcome outcome = evaluate_for(*entry, change);
         if (outcome == Outcome::kDone) continue;
         // The change comes again, for all its mappings.
@@ -213,6 +214,7 @@ Evaluator::Outcome Evaluator::evaluate_for(Entry& entry, ChangeRecord& change) {
     pg::Status status = evaluate_row(mapping, change, result);
     if (status.ok() && result.publish) status = stage(mapping, result);
     Outcome outcome = status.ok() ? Outcome::kDone : failed(entry, &result, status.error());
+    if (status.ok() && result.publish) outcome = clear_old_topic(entry, change, result.topic);
     MemoryContextReset(row_memory_);
     mapping.expressions().reset();
     return outcome;
@@ -344,6 +346,39 @@ pg::Status Evaluator::stage(Mapping& mapping, const RowResult& result) {
     staged.payload = keep(result.payload);
     staged_.push_back(staged);
     return base::Done{};
+}
+
+// An UPDATE that gives a row another topic would leave the retained message of the old one behind:
+// what the expression says of the row as it was is cleared. Where the replica identity does not
+// tell enough of that row there is nothing to clear.
+Evaluator::Outcome Evaluator::clear_old_topic(Entry& entry, const ChangeRecord& change,
+                                              base::ByteView topic) {
+    Mapping& mapping = *entry.mapping;
+    bool may_move = mapping.definition().retain && change.op == Op::kUpdate;
+    if (!may_move || change.old_row.offset == 0) return Outcome::kDone;
+    base::ByteView old_topic;
+    pg::Status status = pg::subtransaction([this, &mapping, &old_topic] {
+        MemoryContext before = MemoryContextSwitchTo(row_memory_);
+        ParamListInfo values = mapping.values();
+        set_value(values, kNew, values->params[kOld].value);
+        bool is_null = false;
+        Datum value = mapping.expressions().topic.evaluate(values, &is_null);
+        if (!is_null) old_topic = pg::utf8_view(value);
+        MemoryContextSwitchTo(before);
+    });
+    if (!status.ok()) {
+        mapping.failed();
+        entry.begun = false;
+        if (!is_transient(status.error())) return Outcome::kDone;
+        set_status(mapping.status(), "waiting", status.error().message);
+        return Outcome::kRetry;
+    }
+    if (old_topic == topic || !check_topic(old_topic).ok()) return Outcome::kDone;
+    Staged staged;
+    staged.mapping = &mapping;
+    staged.topic = keep(old_topic);  // and no payload
+    staged_.push_back(staged);
+    return Outcome::kDone;
 }
 
 Evaluator::Outcome Evaluator::failed(Entry& entry, const RowResult* result, pg::Error error) {

@@ -69,6 +69,7 @@ class Evaluator {
     void fill_values(Mapping& mapping, ChangeRecord& change);
     RowConversion* conversion(Mapping& mapping, uint32_t shape);
     pg::Status stage(Mapping& mapping, const RowResult& result);
+    Outcome clear_old_topic(Entry& entry, const ChangeRecord& change, base::ByteView topic);
     Outcome failed(Entry& entry, const RowResult* result, pg::Error error);
     Span keep(base::ByteView bytes);
     void end_transaction();

@@ -9,9 +9,9 @@ extern "C" {
 #include <executor/spi.h>
 #include <utils/array.h>
 #include <utils/builtins.h>
-#include <utils/lsyscache.h>
 }
 
+#include "cdc/delete_check.h"
 #include "cdc/follow.h"
 #include "cdc/mapping.h"
 #include "cdc/mapping_table.h"
@@ -104,43 +104,13 @@ Definition read_arguments(FunctionCallInfo fcinfo) {
     return definition;
 }
 
-constexpr const char* kDeleteHint =
-    "Add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL, or leave out delete: operations "
-    "=> "
-    "'{insert,update}'.";
-
-// What a DELETE can be made of: better said now than with each row.
-void check_delete(const Definition& definition, cdc::MappingExpressions& expressions) {
-    if ((definition.operations & cdc::operation_bit("delete")) == 0) return;
-    unsigned uses = expressions.topic.uses | expressions.filter.uses | expressions.properties.uses;
-    if (definition.texts.payload != nullptr) uses |= expressions.payload.uses;
-    const char* table = get_rel_name(definition.source);
-    if (cdc::old_row_of(definition.source) == cdc::OldRow::kNothing) {
-        bool needs_old = (uses >> cdc::kOld & 1) != 0 || definition.texts.retain;
-        bool says_row = needs_old || definition.texts.payload == nullptr ||
-                        (expressions.topic.uses >> cdc::kNew & 1) != 0;
-        if (says_row) {
-            ereport(needs_old ? ERROR : WARNING,
-                    (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                     errmsg("a DELETE on table \"%s\" does not say which row it removed", table),
-                     errdetail("The table has no replica identity, so there is no old row."),
-                     errhint("%s", kDeleteHint)));
-        }
-        return;
-    }
-    unsigned topic = expressions.topic.uses;
-    if ((topic >> cdc::kNew & 1) == 0 || (topic >> cdc::kOld & 1) != 0) return;
-    ereport(WARNING,
-            (errmsg("the topic of mapping \"%s\" may be NULL on DELETE", definition.name),
-             errdetail("It names new, which a DELETE does not have."),
-             errhint("Write coalesce(new.column, old.column), or leave out delete: operations "
-                     "=> '{insert,update}'.")));
-}
-
 void check_expressions(const Definition& definition) {
     cdc::MappingExpressions expressions = {};
     expressions.prepare(definition.source, definition.texts);
-    check_delete(definition, expressions);
+    if ((definition.operations & cdc::operation_bit("delete")) == 0) return;
+    cdc::check_delete({definition.name, definition.source, definition.texts.retain,
+                       definition.texts.payload == nullptr},
+                      expressions);
 }
 
 void store(FunctionCallInfo fcinfo) {

@@ -6,13 +6,10 @@ extern "C" {
 #include <access/xlog.h>
 #include <executor/spi.h>
 #include <funcapi.h>
-#include <parser/parser.h>
 #include <utils/acl.h>
-#include <catalog/pg_class.h>
 #include <catalog/pg_type.h>
 #include <utils/builtins.h>
 #include <utils/fmgroids.h>
-#include <utils/lsyscache.h>
 #include <utils/pg_lsn.h>
 #include <utils/portal.h>
 #include <utils/tuplestore.h>
@@ -20,6 +17,7 @@ extern "C" {
 
 #include "cdc/mapping.h"
 #include "cdc/mapping_table.h"
+#include "cdc/source_rows.h"
 #include "pg/guard.h"
 #include "pg/transaction.h"
 
@@ -75,37 +73,10 @@ void read_mapping(const char* name, Previewed& previewed) {
                            GetUserNameFromId(previewed.owner, false), name)));
 }
 
-void point_into_predicate(void* predicate) {
-    int position = geterrposition();
-    if (position <= 0) return;
-    errposition(0);
-    internalerrposition(position);
-    internalerrquery(static_cast<const char*>(predicate));
-}
-
-// One expression: it cannot end the WHERE that it is put into.
-void check_predicate(const char* predicate) {
-    ErrorContextCallback callback = {error_context_stack, point_into_predicate,
-                                     const_cast<char*>(predicate)};
-    error_context_stack = &callback;
-    raw_parser(predicate, RAW_PARSE_PLPGSQL_EXPR);
-    error_context_stack = callback.previous;
-}
-
 // Runs as the caller, who gives the predicate.
 Portal open_rows(const Previewed& previewed, const char* predicate) {
-    if (predicate != nullptr) check_predicate(predicate);
-    const char* table = quote_qualified_identifier(
-        get_namespace_name(get_rel_namespace(previewed.source)), get_rel_name(previewed.source));
-    // A partitioned table's mapping is about its partitions, a plain table's not about its
-    // children.
-    bool partitioned = get_rel_relkind(previewed.source) == RELKIND_PARTITIONED_TABLE;
-    const char* query =
-        psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY", table,
-                 predicate == nullptr ? "true" : predicate);
-    Portal portal =
-        SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
-    return portal;
+    const char* query = rows_query(previewed.source, predicate);
+    return SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
 }
 
 Datum payload_text(const cdc::Expression& payload, Datum value) {

@@ -23,6 +23,7 @@ struct ChangeHead {
     Op op;
     Oid target;
     uint32_t shape;
+    int32_t mapping = 0;  // as in ChangeRecord
 };
 void append_change(ChangeLog& log, const ChangeHead& head, const RowCopy& new_row,
                    const RowCopy& old_row);

@@ -3,6 +3,7 @@
 extern "C" {
 #include <access/htup_details.h>
 #include <access/relation.h>
+#include <access/sysattr.h>
 #include <catalog/catalog.h>
 #include <catalog/namespace.h>
 #include <catalog/pg_class.h>
@@ -116,6 +117,18 @@ OldRow old_row_of(Oid relation) {
     }
     relation_close(opened, AccessShareLock);
     return result;
+}
+
+bool old_row_has(Oid relation, const char* column) {
+    AttrNumber number = get_attnum(relation, column);
+    Relation opened = relation_open(relation, AccessShareLock);
+    bool has = opened->rd_rel->relreplident == REPLICA_IDENTITY_FULL;
+    if (!has) {
+        Bitmapset* key = RelationGetIdentityKeyBitmap(opened);
+        has = bms_is_member(number - FirstLowInvalidHeapAttributeNumber, key);
+    }
+    relation_close(opened, AccessShareLock);
+    return has;
 }
 
 Oids with_partitions(Oid relation) {

@@ -12,6 +12,7 @@ void check_source(Oid relation, Oid role);
 // What logical decoding gives as `old`.
 enum class OldRow { kNothing, kKey, kWhole };
 OldRow old_row_of(Oid relation);
+bool old_row_has(Oid relation, const char* column);
 
 // `relation` and, if it is partitioned, all its partitions. pallocs, may raise.
 struct Oids {

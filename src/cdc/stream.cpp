@@ -128,13 +128,16 @@ void Stream::follow_configuration() {
 
 void Stream::load() {
     pg::Result<std::vector<MappingDefinition>> definitions = load_mappings();
+    pg::Result<std::string> snapshot_key = load_snapshot_key();
     caches_show_present_ = true;
-    if (!definitions.ok()) {
+    if (!definitions.ok() || !snapshot_key.ok()) {
         // The extension may have gone a moment ago.
         loaded_ = false;
-        pg::log(DEBUG1, "could not read the mappings", definitions.error());
+        pg::log(DEBUG1, "could not read the mappings",
+                definitions.ok() ? snapshot_key.error() : definitions.error());
         return;
     }
+    capture_.set_snapshot_key(std::move(*snapshot_key));
     // The backend that made a mapping waits for us in its commit: what commits after that is behind
     // this.
     XLogRecPtr since = loaded_ ? GetXLogInsertRecPtr() : InvalidXLogRecPtr;

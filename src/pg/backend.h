@@ -9,6 +9,7 @@ extern "C" {
 #include <fmgr.h>
 #include <miscadmin.h>
 #include <pgstat.h>
+#include <replication/message.h>
 #include <storage/latch.h>
 #include <storage/lock.h>
 #include <storage/proc.h>
@@ -66,6 +67,15 @@ inline WaitEventSet* create_wait_event_set(int capacity) {
     return CreateWaitEventSet(nullptr, capacity);
 #else
     return CreateWaitEventSet(TopMemoryContext, capacity);
+#endif
+}
+
+// A logical decoding message of this transaction.
+inline void log_logical_message(const char* prefix, const char* message, Size size) {
+#if PG_VERSION_NUM >= 170000
+    LogLogicalMessage(prefix, message, size, true, false);
+#else
+    LogLogicalMessage(prefix, message, size, true);
 #endif
 }
 

@@ -1,0 +1,12 @@
+// The rows that are in a source now, as a query.
+#pragma once
+
+#include "pg/backend.h"
+
+namespace pgmqtt::cdc {
+
+// One column, `new`: the row. `predicate` (or null) is one expression over it: it cannot end the
+// WHERE that it is put into. pallocs; raises with the place of the fault.
+const char* rows_query(Oid source, const char* predicate);
+
+}  // namespace pgmqtt::cdc
