@@ -355,6 +355,57 @@ CREATE VIEW pgmqtt.mappings AS
 COMMENT ON VIEW pgmqtt.mappings IS 'Mappings, how they are doing, and what they published since the server started';
 GRANT SELECT ON pgmqtt.mappings TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
+-- What pgmqtt.stat_cdc and pgmqtt.stat_mappings show, from shared memory.
+CREATE FUNCTION pgmqtt.stat_cdc_values(
+    OUT state text,
+    OUT started_at timestamptz,
+    OUT transactions bigint,
+    OUT changes bigint,
+    OUT published bigint,
+    OUT filtered bigint,
+    OUT errors bigint,
+    OUT batches bigint,
+    OUT batch_p50_ms float8,
+    OUT batch_p99_ms float8,
+    OUT decoded_lsn pg_lsn,
+    OUT confirmed_lsn pg_lsn,
+    OUT last_commit_lsn pg_lsn,
+    OUT last_commit_at timestamptz,
+    OUT lag_bytes bigint,
+    OUT lag_seconds float8,
+    OUT waiting_bytes bigint,
+    OUT spilled_bytes bigint
+) RETURNS record
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_cdc';
+COMMENT ON FUNCTION pgmqtt.stat_cdc_values() IS 'How the stream of changes does; see pgmqtt.stat_cdc';
+REVOKE ALL ON FUNCTION pgmqtt.stat_cdc_values() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.stat_cdc_values() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+CREATE VIEW pgmqtt.stat_cdc AS SELECT * FROM pgmqtt.stat_cdc_values();
+COMMENT ON VIEW pgmqtt.stat_cdc IS 'The stream of changes that feeds the mappings; one row, counters since the server started. changes are decoded rows, once for each mapped relation they belong to; batch times are of the latest 256 batches; last_commit is the latest transaction that was evaluated; lag_bytes is WAL that is flushed and not confirmed to the slot, lag_seconds the age of the oldest transaction that is decoded and not yet with the broker (both NULL unless streaming); waiting_bytes are decoded and not evaluated, spilled_bytes is what of that was ever written to a file';
+
+CREATE FUNCTION pgmqtt.stat_mapping_values(id int,
+    OUT rows bigint,
+    OUT published bigint,
+    OUT filtered bigint,
+    OUT errors bigint,
+    OUT last_commit_lsn pg_lsn,
+    OUT last_commit_at timestamptz,
+    OUT batch_p50_ms float8,
+    OUT batch_p99_ms float8
+) RETURNS record
+    LANGUAGE c STRICT VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_stat_mapping';
+COMMENT ON FUNCTION pgmqtt.stat_mapping_values(int) IS 'How one mapping does; see pgmqtt.stat_mappings';
+REVOKE ALL ON FUNCTION pgmqtt.stat_mapping_values(int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgmqtt.stat_mapping_values(int) TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+CREATE VIEW pgmqtt.stat_mappings AS
+    SELECT m.name, v.rows, v.published, v.filtered, v.errors, v.last_commit_lsn, v.last_commit_at,
+           CASE WHEN m.enabled THEN c.lag_seconds END AS lag_seconds, v.batch_p50_ms, v.batch_p99_ms
+    FROM pgmqtt.mapping m
+    CROSS JOIN pgmqtt.stat_cdc_values() c
+    CROSS JOIN LATERAL pgmqtt.stat_mapping_values(m.id) v;
+COMMENT ON VIEW pgmqtt.stat_mappings IS 'What each mapping did since the server started or the mapping was made: rows it was evaluated for, messages it published, rows its filter left out, rows that failed. Batch times are what the mapping took of the latest 256 batches that had rows for it; lag_seconds is the stream''s, which all mappings share. NULL beyond 256 mappings';
+GRANT SELECT ON pgmqtt.stat_cdc, pgmqtt.stat_mappings TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
 -- ------------------------------------------------------------------------------------------------
 -- Sinks: topics to rows.
 

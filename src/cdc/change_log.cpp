@@ -102,6 +102,7 @@ void ChangeLog::spill(Block& block) {
         done += static_cast<size_t>(written);
     }
     block.file_offset = file_end_;
+    spilled_ += block.used;
     file_end_ += static_cast<off_t>(block.used);
     block.bytes.reset();
     in_memory_ -= block.capacity;

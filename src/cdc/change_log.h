@@ -46,6 +46,8 @@ class ChangeLog {
 
     bool empty() const { return bytes_ == 0; }
     size_t bytes() const { return bytes_; }  // in memory and in the file
+    // Written to files so far.
+    uint64_t spilled() const { return spilled_; }
 
    private:
     struct Block {
@@ -65,6 +67,7 @@ class ChangeLog {
     size_t bytes_ = 0;
     size_t in_memory_ = 0;
     size_t in_file_ = 0;  // blocks
+    uint64_t spilled_ = 0;
     File file_ = -1;
     off_t file_end_ = 0;
 };

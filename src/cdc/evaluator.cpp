@@ -113,6 +113,7 @@ Evaluator::Outcome Evaluator::run_batch() {
     arena_.clear();
     staged_.clear();
     letters_.clear();
+    begin_counting();
     Outcome outcome = Outcome::kDone;
     pg::TransactionOptions options;
     options.read_only = true;
@@ -131,6 +132,7 @@ Evaluator::Outcome Evaluator::run_batch() {
         }
     }
     publish_staged();
+    report_work();
     log_.discard(done_to_);
     return outcome;
 }
@@ -183,6 +185,7 @@ Evaluator::Outcome Evaluator::evaluate_change(ChangeRecord& change) {
     size_t arena_before = arena_.size();
     size_t staged_before = staged_.size();
     size_t letters_before = letters_.size();
+    size_t counted_before = counted_.size();
     for (Entry* entry : found->second) {
         if (change.mapping != 0 && change.mapping != entry->mapping->definition().id) continue;
         Outcome outcome = evaluate_for(*entry, change);
@@ -191,6 +194,7 @@ Evaluator::Outcome Evaluator::evaluate_change(ChangeRecord& change) {
         arena_.resize(arena_before);
         staged_.resize(staged_before);
         letters_.resize(letters_before);
+        counted_.resize(counted_before);
         return outcome;
     }
     return Outcome::kDone;
@@ -208,10 +212,14 @@ Evaluator::Outcome Evaluator::evaluate_for(Entry& entry, ChangeRecord& change) {
             entry.failure = std::move(status.error());
         }
     }
-    if (entry.failed) return failed(entry, nullptr, entry.failure);
+    if (entry.failed) {
+        counted_.push_back({&mapping, false});
+        return failed(entry, nullptr, entry.failure);
+    }
     act_for(&mapping);
     RowResult result = {};
     pg::Status status = evaluate_row(mapping, change, result);
+    counted_.push_back({&mapping, status.ok() && !result.publish});
     if (status.ok() && result.publish) status = stage(mapping, result);
     Outcome outcome = status.ok() ? Outcome::kDone : failed(entry, &result, status.error());
     if (status.ok() && result.publish) outcome = clear_old_topic(entry, change, result.topic);
@@ -236,6 +244,9 @@ pg::Status Evaluator::begin_mapping(Entry& entry) {
 // Changes of the role cost more than a row: only when the mapping changes.
 void Evaluator::act_for(Mapping* mapping) {
     if (acting_for_ == mapping) return;
+    Clock::time_point now = Clock::now();
+    if (acting_for_ != nullptr) acting_for_->work().time += now - acting_since_;
+    acting_since_ = now;
     pg::value_or_throw(pg::guard([this, mapping] {
         if (acting_for_ != nullptr) pg::act_as_before(acting_);
         acting_for_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include "pg/backend.h"
 
+#include <chrono>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -36,7 +37,12 @@ class Evaluator {
     // At most pgmqtt.cdc_batch_size changes from the front of the log.
     Outcome run_batch();
 
+    // When the transaction at the front of the log, or else the last one, was committed.
+    TimestampTz current_commit() const;
+
    private:
+    using Clock = std::chrono::steady_clock;
+
     // What came of a row, before it is with the publisher; texts are in arena_.
     struct Span {
         size_t offset = 0;
@@ -58,6 +64,11 @@ class Evaluator {
     };
     // Of one row; plain.
     struct RowResult;
+    // A row that a mapping was evaluated for.
+    struct Counted {
+        Mapping* mapping;
+        bool filtered;
+    };
 
     Outcome evaluate();
     bool visible(const BeginRecord& begin);
@@ -74,6 +85,8 @@ class Evaluator {
     Span keep(base::ByteView bytes);
     void end_transaction();
     void publish_staged();
+    void begin_counting();
+    void report_work();
 
     ChangeLog& log_;
     const Capture& capture_;
@@ -91,6 +104,9 @@ class Evaluator {
     std::string arena_;
     std::vector<Staged> staged_;
     std::vector<DeadLetter> letters_;
+    std::vector<Counted> counted_;
+    Clock::time_point began_{};
+    Clock::time_point acting_since_{};
     std::vector<RowConversion*> conversions_;
     MemoryContext row_memory_ = nullptr;
     Mapping* acting_for_ = nullptr;

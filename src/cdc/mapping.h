@@ -8,6 +8,7 @@ extern "C" {
 #include <access/xlogdefs.h>
 }
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -84,6 +85,13 @@ struct MappingExpressions {
     }
 };
 
+// What a batch was to a mapping.
+struct BatchWork {
+    uint64_t rows = 0;
+    uint64_t filtered = 0;
+    std::chrono::steady_clock::duration time{};
+};
+
 class Mapping {
    public:
     Mapping(MappingDefinition definition, XLogRecPtr since);
@@ -96,6 +104,7 @@ class Mapping {
     pg::MappingStatus* status() const { return status_; }
     MappingExpressions& expressions() { return expressions_; }
     ParamListInfo values() const { return values_; }
+    BatchWork& work() { return work_; }
 
     // Parses the expressions if that was not done yet or the table has changed since, and begins an
     // evaluation. As the owner, inside a subtransaction: may raise.
@@ -118,6 +127,7 @@ class Mapping {
     ParamListInfo values_ = nullptr;
     TupleDesc columns_ = nullptr;  // in TopMemoryContext
     bool prepared_ = false;
+    BatchWork work_;
 };
 
 }  // namespace pgmqtt::cdc

@@ -32,8 +32,10 @@ pg::MappingStatus* claim_status(int id) {
     if (pg::MappingStatus* known = find(id)) return known;
     pg::MappingStatus* free = find(0);
     if (free == nullptr) return nullptr;
-    free->published = 0;
-    free->errors = 0;
+    free->rows = free->filtered = free->published = free->errors = 0;
+    free->commit_lsn = 0;
+    free->commit_at = 0;
+    free->times.count = 0;
     set_status(free, "streaming");
     free->id = id;
     return free;
@@ -68,8 +70,13 @@ bool read_status(int id, StatusCopy& copy) {
         std::memcpy(copy.message, status->message, sizeof copy.message);
         std::atomic_thread_fence(std::memory_order_acquire);
     } while (before % 2 != 0 || before != status->version);
+    copy.rows = status->rows;
+    copy.filtered = status->filtered;
     copy.published = status->published;
     copy.errors = status->errors;
+    copy.commit_lsn = status->commit_lsn;
+    copy.commit_at = status->commit_at;
+    copy.times = status->times.percentiles();
     return true;
 }
 

@@ -21,8 +21,13 @@ void set_stream_status(std::string_view state, std::string_view message = {});
 
 // A consistent copy, for readers in other processes. False: nothing known of `id`.
 struct StatusCopy {
+    uint64_t rows;
+    uint64_t filtered;
     uint64_t published;
     uint64_t errors;
+    uint64_t commit_lsn;
+    int64_t commit_at;
+    pg::BatchTimes::Percentiles times;
     char state[sizeof pg::MappingStatus::state];
     char message[pg::MappingStatus::kMessageSize];
 };

@@ -4,10 +4,12 @@ extern "C" {
 #include <access/xlog.h>
 #include <commands/extension.h>
 #include <replication/slot.h>
+#include <utils/timestamp.h>
 }
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "cdc/slot.h"
 #include "cdc/source.h"
@@ -59,6 +61,7 @@ Stream::Stream(Pause pause)
         SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
         // A locked table is tried again, and the worker stays able to end meanwhile.
         SetConfigOption("lock_timeout", "1s", PGC_SUSET, PGC_S_OVERRIDE);
+        pg::shared()->cdc_started_at = GetCurrentTimestamp();
     }));
 }
 
@@ -92,6 +95,7 @@ void Stream::turn() {
     evaluate();
     publisher_.turn();
     confirm();
+    report();
 }
 
 long Stream::timeout_ms() const {
@@ -314,7 +318,7 @@ void Stream::decode() {
     pg::Status status = decoder_.decode(target, kLogBytes, never);
     if (!status.ok()) fail("logical decoding failed", std::move(status.error()));
     wal_moved_ = decoder_.position() != before;
-    pg::shared()->cdc_changes = capture_.changes();
+    report();
 }
 
 void Stream::evaluate() {
@@ -324,6 +328,7 @@ void Stream::evaluate() {
         caches_show_present_ = true;
         Evaluator::Outcome outcome = evaluator_.run_batch();
         publisher_.turn();
+        report();
         if (outcome == Evaluator::Outcome::kDone) {
             back_off_ = 0ms;
             if (!pause_(0)) return;
@@ -349,6 +354,17 @@ void Stream::confirm() {
     }
     if (!status.ok()) fail("could not confirm the slot's position", std::move(status.error()));
     pg::shared()->cdc_confirmed_lsn = decoder_.confirmed();
+}
+
+// What pgmqtt.stat_cdc shows beside what the evaluator says.
+void Stream::report() {
+    pg::Shared* shared = pg::shared();
+    shared->cdc_changes += capture_.changes() - std::exchange(told_changes_, capture_.changes());
+    shared->cdc_spilled_bytes += log_.spilled() - std::exchange(told_spilled_, log_.spilled());
+    shared->cdc_decoded_lsn = decoder_.position();
+    shared->cdc_waiting_bytes = log_.bytes();
+    bool idle = log_.empty() && publisher_.idle();
+    shared->cdc_current_at = idle ? 0 : evaluator_.current_commit();
 }
 
 }  // namespace pgmqtt::cdc

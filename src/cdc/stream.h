@@ -57,6 +57,7 @@ class Stream {
     void decode();
     void evaluate();
     void confirm();
+    void report();
     [[noreturn]] void fail(const char* what, pg::Error error);
 
     bool streaming() const { return decoder_.is_open(); }
@@ -82,6 +83,8 @@ class Stream {
     Clock::time_point save_at_{};
     bool caches_show_present_ = true;  // of this process; see Capture::take_saw_past()
     bool wal_moved_ = false;           // by the last decode()
+    uint64_t told_changes_ = 0;        // of what report() adds up beyond this process
+    uint64_t told_spilled_ = 0;
 };
 
 }  // namespace pgmqtt::cdc

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "broker/counters.h"
+#include "pg/batch_times.h"
 #include "pg/sink_slot.h"
 
 namespace pgmqtt::pg {
@@ -44,8 +45,13 @@ struct MappingStatus {
 
     std::atomic<int> id;  // 0: free
     std::atomic<uint32_t> version;
+    std::atomic<uint64_t> rows;  // changes that were evaluated
+    std::atomic<uint64_t> filtered;
     std::atomic<uint64_t> published;
     std::atomic<uint64_t> errors;
+    std::atomic<uint64_t> commit_lsn;  // of the latest of them
+    std::atomic<int64_t> commit_at;    // TimestampTz; 0: none yet
+    BatchTimes times;
     char state[16];
     char message[kMessageSize];
 };
@@ -74,7 +80,17 @@ struct Shared {
     std::atomic<int> cdc_state;                  // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<uint64_t> cdc_confirmed_lsn;
+    std::atomic<int64_t> cdc_started_at;  // TimestampTz
+    std::atomic<uint64_t> cdc_decoded_lsn;
+    std::atomic<uint64_t> cdc_commit_lsn;  // of the latest transaction that was evaluated
+    std::atomic<int64_t> cdc_commit_at;    // TimestampTz; 0: none yet
+    std::atomic<int64_t> cdc_current_at;   // commit of what is under way, TimestampTz; 0: nothing
+    std::atomic<uint64_t> cdc_waiting_bytes;  // decoded, not evaluated
+    std::atomic<uint64_t> cdc_spilled_bytes;  // of those, written to a file; ever
+    BatchTimes cdc_times;
+    std::atomic<uint64_t> cdc_transactions;
     std::atomic<uint64_t> cdc_changes;  // decoded
+    std::atomic<uint64_t> cdc_filtered;
     std::atomic<uint64_t> cdc_published;
     std::atomic<uint64_t> cdc_errors;
     MappingStatus mapping_status[kMappingStatusCount];
