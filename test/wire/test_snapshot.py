@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 import threading
+import time
 
 import psycopg2
 import pytest
@@ -446,3 +448,58 @@ def test_what_a_delete_cannot_clear_is_an_error_at_creation(server, name, table,
     with pytest.raises(RuntimeError, match="(?s)ERROR.*" + error.format(name) + ".*HINT"):
         server.psql(f"{add})")
     server.psql(f"{add}, operations => '{{insert,update}}')")
+
+
+def test_a_committed_snapshot_survives_kill_9(new_server, topic):
+    """Published after the restart, if not before, and known as what snapshot_mapping() wrote."""
+    server = new_server(conf={"max_prepared_transactions": 1}).start()
+    server.psql(f"""
+        CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 5000);
+        SELECT pgmqtt.add_mapping('t', 't', $$'{topic}/' || {TOPIC}$$, retain => true);
+        SELECT pgmqtt.snapshot_mapping('t', 'id <= 2500');
+        BEGIN; SELECT pgmqtt.snapshot_mapping('t', 'id > 2500'); PREPARE TRANSACTION 'half'""")
+    server.kill9(everyone=True)
+    server.start()
+    server.psql("COMMIT PREPARED 'half'")
+    server.wait_for(lambda: server.psql("SELECT count(*) FROM pgmqtt.retained") == "5000",
+                    "every row is retained", 60)
+    assert "pgmqtt ignores" not in server.log_text()
+
+
+def resident_kb(pid):
+    with open(f"/proc/{pid}/status", encoding="utf8") as file:
+        return int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
+
+
+def test_a_large_table_is_bounded_in_memory(new_server, topic):
+    """Neither the backend nor the cdc worker holds what is under way: 400,000 rows of 500 bytes."""
+    rows = 400_000
+    server = new_server(conf={"max_wal_size": "2GB"}).start()
+    server.psql(f"""
+        CREATE TABLE t (id int PRIMARY KEY, v text);
+        INSERT INTO t SELECT i, repeat(md5(i::text), 15) FROM generate_series(1, {rows}) i;
+        SELECT pgmqtt.add_mapping('t', 't', $$'{topic}/x'$$, $$new.id::text$$, qos => 0)""")
+    session = server.connect()
+    with session.cursor() as cursor:
+        cursor.execute("SELECT pgmqtt.snapshot_mapping('t', 'id = 0')")
+        pids = {"backend": session.get_backend_pid(), "cdc": server.worker_pid("pgmqtt cdc")}
+        before = {name: resident_kb(pid) for name, pid in pids.items()}
+        peak = dict(before)
+        started = time.monotonic()
+        taking = threading.Thread(target=cursor.execute,
+                                  args=("SELECT pgmqtt.snapshot_mapping('t')",))
+        taking.start()
+        committed = None
+        while server.psql("SELECT published FROM pgmqtt.stat_cdc") != str(rows):
+            if committed is None and not taking.is_alive():
+                committed = time.monotonic()
+            for name, pid in pids.items():
+                peak[name] = max(peak[name], resident_kb(pid))
+            assert time.monotonic() - started < 120, "all is published"
+        taking.join()
+        assert cursor.fetchone() == (rows,)
+    grown = {name: (peak[name] - before[name]) // 1024 for name in pids}
+    print(f"\n{rows} rows: writers held up for {(committed or started) - started:.2f} s, all published"
+          f" after {time.monotonic() - started:.2f} s; grown by {grown} MB")
+    assert rows * 500 // 1024 > 3 * 64 * 1024, "the table is larger than what is allowed"
+    assert grown["backend"] < 32 and grown["cdc"] < 150
