@@ -387,7 +387,8 @@ Evaluator::Outcome Evaluator::clear_old_topic(Entry& entry, const ChangeRecord& 
     if (old_topic == topic || !check_topic(old_topic).ok()) return Outcome::kDone;
     Staged staged;
     staged.mapping = &mapping;
-    staged.topic = keep(old_topic);  // and no payload
+    staged.topic = keep(old_topic);
+    staged.properties = staged_.back().properties;  // of the same change; and no payload
     staged_.push_back(staged);
     return Outcome::kDone;
 }

@@ -393,14 +393,18 @@ def test_an_update_of_the_key_moves_the_retained_message(server, raw, sub, topic
         CREATE TABLE {name} (id int PRIMARY KEY, site text);
         CREATE TABLE {name}f (id int PRIMARY KEY, site text);
         ALTER TABLE {name}f REPLICA IDENTITY FULL;
-        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/k/' || {TOPIC}$$, retain => true);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/k/' || {TOPIC}$$, retain => true,
+            properties => $$jsonb_build_object('content_type', op)$$);
         SELECT pgmqtt.add_mapping('{name}f', '{name}f',
             $$'{topic}/f/' || coalesce(new.site, old.site) || '/' || {TOPIC}$$, retain => true);
         INSERT INTO {name} VALUES (1, 'a'); INSERT INTO {name}f VALUES (1, 'a');
         UPDATE {name} SET id = 2; UPDATE {name}f SET site = 'b'; UPDATE {name}f SET id = 1""")
-    got = [(packet.topic[len(topic) + 1:], len(packet.payload) > 0) for packet in marked()]
+    packets = marked()
+    got = [(packet.topic[len(topic) + 1:], len(packet.payload) > 0) for packet in packets]
     assert got == [("k/1", True), ("f/a/1", True), ("k/2", True), ("k/1", False),
                    ("f/b/1", True), ("f/a/1", False), ("f/b/1", True)]
+    assert [packet.properties["content_type"] for packet in packets if "/k/" in packet.topic] == [
+        "INSERT", "UPDATE", "UPDATE"], "the empty one has the properties of its change"
     late = raw()
     late.connect()
     late.subscribe(f"{topic}/+/#")
