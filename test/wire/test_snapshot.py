@@ -505,5 +505,4 @@ def test_a_large_table_is_bounded_in_memory(new_server, topic):
     grown = {name: (peak[name] - before[name]) // 1024 for name in pids}
     print(f"\n{rows} rows: writers held up for {(committed or started) - started:.2f} s, all published"
           f" after {time.monotonic() - started:.2f} s; grown by {grown} MB")
-    assert rows * 500 // 1024 > 3 * 64 * 1024, "the table is larger than what is allowed"
     assert grown["backend"] < 32 and grown["cdc"] < 150
