@@ -23,6 +23,7 @@ TEST_F(ClearingTest, WhatMatchesIsGoneAndSubscribersHearOfIt) {
     auto clearing = broker_->begin_clearing("a/+");
     broker_->clear_some(*clearing, now_);
     run();
+    store_all();
     EXPECT_TRUE(broker_->clear_some(*clearing, now_));
     EXPECT_EQ(clearing->cleared, 2u);
     EXPECT_EQ(counters().retained, 1u);
@@ -61,7 +62,10 @@ TEST_F(ClearingTest, ManyTakeSeveralTurnsAndWhatComesMeanwhileMayStay) {
     EXPECT_LT(clearing->cleared, kCount);
     retain("b");
     int turns = 1;
-    for (; !broker_->clear_some(*clearing, now_) && turns < 100; ++turns) run();
+    for (; !broker_->clear_some(*clearing, now_) && turns < 100; ++turns) {
+        run();
+        store_all();
+    }
     EXPECT_LT(turns, 100);
     EXPECT_EQ(clearing->cleared, kCount);
     EXPECT_EQ(counters().retained, 1u);
