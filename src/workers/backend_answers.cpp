@@ -81,10 +81,9 @@ bool BackendAnswers::clear(Answer& answer, broker::Broker& broker, base::Now now
     bytes_.clear();
     base::put_u64(bytes_, answer.clearing->cleared);
     inquiry.send(bytes_);
-    if (!done) return true;
-    // The ring is large enough for both.
+    if (!done || !inquiry.flush()) return true;
     answer.finished = true;
-    if (inquiry.flush()) inquiry.finish();
+    inquiry.finish();
     return !inquiry.flush();
 }
 
