@@ -159,6 +159,10 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         connack.properties.assigned_client_identifier = client_id;
     }
     Session* session = find_session(client_id);
+    if (session != nullptr && is_over(*session)) {  // its turn did not come yet
+        expire_session(*session);
+        session = nullptr;
+    }
     if (session != nullptr && session->username != username) {
         return refuse_connect(c, ReasonCode::kNotAuthorized, "its session is of another role");
     }

@@ -7,6 +7,7 @@
 
 #include "base/time.h"
 #include "broker/batch.h"
+#include "broker/deadline_heap.h"
 #include "mqtt/packet.h"
 
 namespace pgmqtt::broker {
@@ -32,6 +33,7 @@ struct Message {
     uint64_t retained_number = 0;
     // Set by the retained store when the topic got another message, or none.
     bool superseded = false;
+    uint32_t expiry_place = kNoPlace;  // in the heap of the retained store
 
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
