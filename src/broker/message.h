@@ -38,11 +38,14 @@ struct Message {
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
 
+    // The memory that it takes.
+    uint64_t cost() const { return sizeof(Message) + bytes(); }
+
     // Counts its memory in `account` as long as it lives, however many share it. Once, when it is
     // complete.
     void charge(uint64_t& account) {
         account_ = &account;
-        charged_ = sizeof(Message) + bytes();
+        charged_ = cost();
         account += charged_;
     }
     uint64_t charged() const { return charged_; }

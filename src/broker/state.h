@@ -92,7 +92,7 @@ class Broker::State {
 
     // --- received.cpp
     void note_life(Connection& c, size_t consumed, size_t unfinished);
-    void refuse_bad_frame(Connection& c, ByteView bytes, const mqtt::DecodeError& error);
+    void refuse_bad_frame(Connection& c, const mqtt::Frame& frame, const mqtt::DecodeError& error);
     bool read_connect(Connection& c, ByteView bytes, size_t& consumed, Now now);
     void handle(Connection& c, const mqtt::Frame& frame, Now now);
     void handle(Connection& c, mqtt::Packet& packet);
@@ -168,7 +168,6 @@ class Broker::State {
     // --- state_memory.cpp: what clients make us keep without publishing
     static uint64_t session_cost(ByteView client_id, ByteView username);
     static uint64_t subscription_cost(ByteView filter);
-    static uint64_t will_cost(const mqtt::Will& will);
     bool has_room_for_state(uint64_t bytes) const;
 
     // --- deliver.cpp: a message to one receiver, now or later
@@ -325,7 +324,7 @@ class Broker::State {
     void settle_loaded_queue(Session& session, bool was_connected);
 
     // --- will.cpp
-    void keep_will(Session& session, const Connection& c, const mqtt::Will& will);
+    MessagePtr will_message(const Connection& c, const mqtt::Will& will) const;
     void will_is_due(Session& session);
     void publish_will(const OwnedWill& will, Now now);
 
