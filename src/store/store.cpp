@@ -147,15 +147,16 @@ void Store::write_cycle() {
         not_written(status.error());
 }
 
-bool Store::must_be_flushed(const broker::SessionNetEffect& net) const {
-    auto durability = static_cast<broker::Durability>(pg::settings.durability);
-    bool retained = durability == broker::Durability::kDurable && !retained_changes_.empty();
-    return retained || net.must_be_flushed(durability);
+pg::CommitWait Store::awaited(const broker::SessionNetEffect& net) const {
+    auto of_state = static_cast<broker::Durability>(pg::settings.durability);
+    broker::Durability most = net.awaited(of_state);
+    if (!retained_changes_.empty()) most = std::min({most, of_state, broker::Durability::kAsync});
+    if (most == broker::Durability::kDurable) return pg::CommitWait::kFlush;
+    return most == broker::Durability::kAsync ? pg::CommitWait::kWrite : pg::CommitWait::kNothing;
 }
 
 pg::Status Store::write(const broker::SessionNetEffect& net) {
-    pg::TransactionOptions options{.async_commit = !must_be_flushed(net),
-                                   .activity = "pgmqtt: storing"};
+    pg::TransactionOptions options{.wait = awaited(net), .activity = "pgmqtt: storing"};
     return pg::transaction(options, [this, &net] {
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
