@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "broker/batch.h"
+#include "pg/failpoint.h"
 #include "pg/queue.h"
 #include "pg/transaction.h"
 
@@ -37,8 +38,10 @@ class Handover {
     pg::Status fetch(pg::Link& link) {
         seen_ = commits_.load(std::memory_order_acquire);
         batch_.clear();
-        pg::Status status = pg::transaction({.read_only = true, .activity = activity_},
-                                            [this] { more_ = table_.fetch(batch_); });
+        pg::Status status = pg::transaction({.read_only = true, .activity = activity_}, [this] {
+            more_ = table_.fetch(batch_);
+            if (table_.under_way()) pg::failpoint_in_guard(pg::Failpoint::kHandoverRead);
+        });
         if (!status) {
             table_.forget();
             more_ = true;
@@ -58,7 +61,9 @@ class Handover {
     // What is to be removed, in a transaction (may raise), and after its commit.
     bool delivered() const { return delivered_; }
     void remove() {
-        if (delivered_) table_.remove_fetched();
+        if (!delivered_) return;
+        table_.remove_fetched();
+        pg::failpoint_in_guard(pg::Failpoint::kHandoverRemove);
     }
     void removed() {
         if (std::exchange(delivered_, false)) table_.forget();

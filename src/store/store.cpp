@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
@@ -158,16 +159,21 @@ pg::CommitWait Store::awaited(const broker::SessionNetEffect& net) const {
 pg::Status Store::write(const broker::SessionNetEffect& net) {
     pg::TransactionOptions options{.wait = awaited(net), .activity = "pgmqtt: storing"};
     return pg::transaction(options, [this, &net] {
+        pg::failpoint_in_guard(pg::Failpoint::kStoreWrite);
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
         logged_.write();
         unlogged_.write();
         outbox_.remove();
         commands_.remove();
+        if (!net.moved.empty()) pg::failpoint_in_guard(pg::Failpoint::kStoreMove);
+        pg::failpoint_in_guard(pg::Failpoint::kStoreCommit);
     });
 }
 
 void Store::written(const broker::SessionNetEffect& net) {
+    pg::failpoint(pg::Failpoint::kStoreAnswer);
+    if (!net.moved.empty()) pg::failpoint(pg::Failpoint::kStoreMoved);
     logged_.written(net);
     unlogged_.written(net);
     pg::Shared* shared = pg::shared();
@@ -175,6 +181,7 @@ void Store::written(const broker::SessionNetEffect& net) {
         shared->store_batches.fetch_add(batches_.size(), std::memory_order_relaxed);
         if (last_number_ != 0) link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
         forget_batches();
+        pg::failpoint(pg::Failpoint::kStoreAnswered);
     }
     outbox_.removed();
     commands_.removed();

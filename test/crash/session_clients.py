@@ -4,6 +4,7 @@ Both remember over reconnects what section 4.4 of MQTT 5.0 wants a client to rem
 what was acknowledged and what arrived.
 """
 
+import socket
 import struct
 
 from harness.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, frame, publish_frame
@@ -39,6 +40,14 @@ class SessionClient:
         except (Closed, OSError):
             pass
         self._client.close()
+
+    def vanish(self):
+        """From another thread: run() ends."""
+        try:
+            if self._client is not None:
+                self._client.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def handle(self, packet):
         raise NotImplementedError

@@ -88,6 +88,10 @@ class Campaign:
         self.subscriber = Subscriber("subscriber", "crash/#")
         self.subscriber.connect(server.mqtt_port).subscribe().run(lambda: False)
 
+    def heard(self):
+        """Who has a ledger of what the subscriber must get."""
+        return self.publishers
+
     def acknowledged(self):
         return sum(len(publisher.acknowledged) for publisher in self.publishers)
 
@@ -122,11 +126,11 @@ class Campaign:
             publisher.run(publisher.open)
             assert publisher.open() == 0, f"{publisher.client_id}: not all is acknowledged"
         self.subscriber.connect(self.server.mqtt_port).run(
-            lambda: not all(map(self.subscriber.has_all, self.publishers)))
+            lambda: not all(map(self.subscriber.has_all, self.heard())))
 
     def check(self):
         """After drain()."""
-        for publisher in self.publishers:
+        for publisher in self.heard():
             name = publisher.client_id
             arrived = self.subscriber.arrived.get(name, [])
             lost = publisher.acknowledged - set(arrived)
