@@ -131,9 +131,16 @@ void Store::take(base::ByteView batch) {
     last_number_ = reader.number();
 }
 
+Store::Clock::time_point Store::due_at() const {
+    Clock::time_point when = Clock::time_point::max();
+    if (!batches_.empty()) when = Clock::time_point{};
+    if (outbox_.delivered()) when = std::min(when, outbox_.retry_at());
+    if (commands_.delivered()) when = std::min(when, commands_.retry_at());
+    return std::max({when, retry_at_, pace_.next()});
+}
+
 bool Store::due() const {
-    if (batches_.empty() && !outbox_.delivered() && !commands_.delivered()) return false;
-    return Clock::now() >= std::max(retry_at_, pace_.next());
+    return Clock::now() >= due_at();
 }
 
 void Store::write_cycle() {
@@ -268,17 +275,18 @@ void Store::failed(const pg::Error& error) {
 
 template <class Table>
 void Store::fetch(Handover<Table>& handover) {
-    if (!link_.connected() || !handover.has_work() || Clock::now() < retry_at_) return;
+    if (!link_.connected() || !handover.has_work()) return;
+    if (Clock::now() < std::max(retry_at_, handover.retry_at())) return;
     pg::Status status = handover.fetch(link_);
     if (!status) failed(status.error());
 }
 
 long Store::timeout_ms() const {
-    Clock::time_point when = Clock::time_point::max();
-    if (!batches_.empty() || outbox_.delivered() || commands_.delivered())
-        when = std::max(retry_at_, pace_.next());
-    else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
-        when = retry_at_;
+    Clock::time_point when = due_at();
+    if (link_.connected() && outbox_.has_work())
+        when = std::min(when, std::max(retry_at_, outbox_.retry_at()));
+    if (link_.connected() && commands_.has_work())
+        when = std::min(when, std::max(retry_at_, commands_.retry_at()));
     if (logged_.wants_care() || unlogged_.wants_care()) when = std::min(when, tend_at_);
     if (!logged_.loaded() || !unlogged_.loaded()) when = std::min(when, retry_at_);
     if (fetches_.pending() && retry_at_ > Clock::now()) when = std::min(when, retry_at_);

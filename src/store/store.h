@@ -44,6 +44,7 @@ class Store {
     void forget_batches();
     void say_what_is_written();
     bool load();
+    Clock::time_point due_at() const;
     bool due() const;
     pg::CommitWait awaited(const broker::SessionNetEffect& net) const;
     pg::Status write(const broker::SessionNetEffect& net);
