@@ -2,7 +2,8 @@
 
 One server for all of them. It is started with the failpoint armed, loaded until its log says that the
 failpoint was reached, and when it is back everything is drained and checked. CRASH_ROUNDS (50): up to 8
-only kill -9, which CI runs; beyond, an ERROR and an end of the worker, too, and each at other hits.
+only kill -9, which CI runs; beyond, an ERROR and an end of the worker, too; from 50 on each with
+durability = async as well, at other hits.
 """
 
 import random
@@ -22,8 +23,8 @@ NAMES = re.findall(r'"([a-z]+-[a-z-]+)"', re.search(r"kNames\[\] = \{(.*?)\};", 
 AT_THE_START = {"store-load", "broker-load"}
 # Needs segments of the queue that were full and are drained.
 LARGE = {"store-truncate", "store-truncated", "store-move", "store-moved"}
-# Windows of a queue that is drained.
-RARE = {"store-fetch"}
+# Passed a few times a second.
+RARE = {"store-fetch", "cdc-evaluate", "cdc-publish", "cdc-confirm"}
 RUNS = [(action, number) for number in range(max(1, ROUNDS // 25))
         for action in (("kill", "error", "exit") if ROUNDS > 8 else ("kill",))]
 
@@ -46,6 +47,7 @@ def test_nothing_acknowledged_is_lost(campaign, name, action, number):
     hit = 1 if name in AT_THE_START | LARGE else dice.randrange(1, 4 if name in RARE else 30)
     fired = f'failpoint "{name}" is reached: {action}'
     server.stop()
+    server.configure(pgmqtt__durability="async" if number % 2 else "durable")
     before = len(server.log_text())
 
     def logged(line):

@@ -89,6 +89,8 @@ def test_rewriting_each_table_is_not_noticed(new_server, topic):
     number = 0
     expected = []
     away(server, "first", f"{topic}/queued/#")
+    willing, _ = resume(server, "willing", will={"topic": f"{topic}/queued/will", "payload": "555",
+                                                 "qos": 1})
     for table in TABLES:
         for statement in rewritten(table):
             number += 1
@@ -96,11 +98,14 @@ def test_rewriting_each_table_is_not_noticed(new_server, topic):
             server.psql(statement)
             expected += [number, number + 100]
     use_all(server, topic, 99)
-    expected += [99, 199]
-    server.restart()
+    expected += [99, 199, 555]
+    assert server.psql("SELECT count(*) FROM pgmqtt.session WHERE will_payload <> ''") == "1"
+    server.kill9(everyone=True)
+    willing.close()
+    server.start()
     assert take(server, "first", len(expected)) == expected
     assert retained(server, f"{topic}/retained/1") == 1
-    assert server.psql("SELECT count(*) FROM pgmqtt.sessions") == str(number + 2)
+    assert server.psql("SELECT count(*) FROM pgmqtt.sessions") == str(number + 3)
     assert "WARNING" not in server.log_text()
 
 
