@@ -9,6 +9,7 @@ import struct
 
 from harness.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, frame, publish_frame
 from harness.rawmqtt import Closed, RawClient
+from harness.waiting import PATIENCE
 
 NOT_FOUND = 0x92
 FOR_EVER = {"session_expiry_interval": 0xFFFFFFFF}
@@ -36,7 +37,7 @@ class SessionClient:
         """Until `wanted` says no, which is asked at every packet, or the broker is gone."""
         try:
             while wanted():
-                self.handle(self._client.receive(timeout=20))
+                self.handle(self._client.receive(timeout=30 * PATIENCE))
         except (Closed, OSError):
             pass
         self._client.close()
