@@ -348,7 +348,7 @@ void BrokerLoop::on_accepted(base::ConnectionId id, const net::PeerAddress& peer
 }
 
 size_t BrokerLoop::on_bytes(base::ConnectionId id, base::ByteView bytes) {
-    size_t consumed = broker_.received(id, bytes, now_);
+    size_t consumed = broker_.received(id, bytes, now_, &server_);
     if (broker_.paused(id)) server_.pause(id);
     return consumed;
 }
