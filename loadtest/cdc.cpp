@@ -76,6 +76,7 @@ class ChangeCapture {
         read_writers();
         Nanos begin = monotonic_now();
         Counters first = meter_.counters, then = first;
+        uint64_t bytes_before = meter_.received_bytes;
         size_t second = 0;
         meter_.measuring = true;
         for (auto& writer : writers_) writer->measure(true);
@@ -99,6 +100,8 @@ class ChangeCapture {
         result.received_per_second = static_cast<double>(result.operations) / seconds;
         result.sent_per_second = static_cast<double>(meter_.counters.sent - first.sent) / seconds;
         result.acknowledged_per_second = result.sent_per_second;
+        result.payload_megabytes_per_second =
+            static_cast<double>(meter_.received_bytes - bytes_before) / 1e6 / seconds;
     }
 
     void drain() {

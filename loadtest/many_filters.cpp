@@ -162,6 +162,7 @@ class ManyFilters {
         window_.open();
         Nanos begin = monotonic_now();
         Counters first = meter_.counters, then = first;
+        uint64_t bytes_before = meter_.received_bytes;
         size_t second = 0;
         meter_.measuring = true;
         send_for(options_.duration, [&](Nanos now) {
@@ -176,6 +177,8 @@ class ManyFilters {
         result.received_per_second = static_cast<double>(result.operations) / window_.seconds();
         result.sent_per_second =
             static_cast<double>(meter_.counters.sent - first.sent) / window_.seconds();
+        result.payload_megabytes_per_second =
+            static_cast<double>(meter_.received_bytes - bytes_before) / 1e6 / window_.seconds();
         drain();
         result.counters = meter_.counters;
         result.seconds = table_.seconds();

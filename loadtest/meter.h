@@ -13,6 +13,7 @@ namespace pgmqtt::loadtest {
 // What one thread counts. Histograms hold the current second only, and only the measured window.
 struct Meter {
     Counters counters;
+    uint64_t sent_bytes = 0;  // of payloads
     uint64_t received_bytes = 0;
     uint64_t foreign = 0;  // messages of another run
     bool measuring = false;

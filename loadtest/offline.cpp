@@ -104,6 +104,8 @@ class Offline {
         result.sent_per_second = static_cast<double>(meter_.counters.sent) / window_.seconds();
         result.acknowledged_per_second =
             static_cast<double>(meter_.counters.acknowledged) / window_.seconds();
+        result.payload_megabytes_per_second =
+            static_cast<double>(meter_.sent_bytes) / 1e6 / window_.seconds();
         result.figures.push_back({"queue_rate",
                                   static_cast<double>(result.operations) / window_.seconds(),
                                   "messages/s"});

@@ -111,6 +111,7 @@ bool Publisher::publish(Nanos scheduled) {
     if (++next_topic_ == topics_.size()) next_topic_ = 0;
     ++sent_;
     ++meter_.counters.sent;
+    meter_.sent_bytes += payload.size();
     meter_.counters.expected += receivers_;
     return true;
 }

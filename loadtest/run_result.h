@@ -66,7 +66,8 @@ struct RunResult {
     double sent_per_second = 0;
     double acknowledged_per_second = 0;
     double received_per_second = 0;
-    double payload_megabytes_per_second = 0;  // of received payload, 10^6 bytes
+    // 10^6 bytes of received payload, or of sent payload where nobody receives in the window.
+    double payload_megabytes_per_second = 0;
 
     // CPU time of the measured window; negative when no process was named.
     double broker_cpu_us_per_operation = -1;

@@ -40,6 +40,7 @@ class Sender final : ClientEvents {
             if (!client_->publish(topic, payload, qos_, retain_, now)) return;
             ++meter_.counters.offered;
             ++meter_.counters.sent;
+            meter_.sent_bytes += payload.size();
         }
     }
 

@@ -73,7 +73,7 @@ class Run {
         Nanos begin = std::max(start_ + from_seconds(options_.warmup), monotonic_now());
         Counters then = party.meter.counters;
         Counters before = then;
-        uint64_t bytes_before = party.meter.received_bytes;
+        uint64_t bytes_before = payload_bytes(party.meter);
         party.meter.measuring = true;
         size_t second = 0;
         Nanos last = begin;
@@ -91,7 +91,12 @@ class Run {
         sent_ += party.meter.counters.sent - before.sent;
         acknowledged_ += party.meter.counters.acknowledged - before.acknowledged;
         received_ += party.meter.counters.received - before.received;
-        bytes_ += party.meter.received_bytes - bytes_before;
+        bytes_ += payload_bytes(party.meter) - bytes_before;
+    }
+
+    bool is_heard() const { return options_.topology != Topology::kNone; }
+    uint64_t payload_bytes(const Meter& meter) const {
+        return is_heard() ? meter.received_bytes : meter.sent_bytes;
     }
 
     void report(size_t second) const {
@@ -115,9 +120,8 @@ class Run {
             for (const std::string& reason : party->attendance.reasons)
                 result.errors.push_back(reason);
         }
-        bool heard = options_.topology != Topology::kNone;
-        result.operation = heard ? "delivery" : "publish";
-        result.operations = heard ? received_ : options_.qos != 0 ? acknowledged_ : sent_;
+        result.operation = is_heard() ? "delivery" : "publish";
+        result.operations = is_heard() ? received_ : options_.qos != 0 ? acknowledged_ : sent_;
         double seconds = std::max(measured_seconds_, 1e-9);
         result.sent_per_second = static_cast<double>(sent_) / seconds;
         result.acknowledged_per_second = static_cast<double>(acknowledged_) / seconds;

@@ -205,6 +205,7 @@ void Broker::State::disconnected(ConnectionId id, Now now) {
         leave(*c, true);
     }
     output_bytes_ -= c->output_counted;
+    timers_.remove(*c);
     connections_[id.slot].reset();
     settle(now);
 }

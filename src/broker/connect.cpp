@@ -159,6 +159,10 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         connack.properties.assigned_client_identifier = client_id;
     }
     Session* session = find_session(client_id);
+    if (session != nullptr && is_over(*session)) {  // its turn did not come yet
+        expire_session(*session);
+        session = nullptr;
+    }
     if (session != nullptr && session->username != username) {
         return refuse_connect(c, ReasonCode::kNotAuthorized, "its session is of another role");
     }
@@ -171,7 +175,8 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         session = nullptr;
     }
     uint64_t cost = session == nullptr ? session_cost(client_id, username) : 0;
-    if (connect.will) cost += will_cost(*connect.will);
+    MessagePtr will = connect.will ? will_message(c, *connect.will) : nullptr;
+    if (will) cost += will->cost();
     if (cost > 0 && !has_room_for_state(cost)) {
         return refuse_connect(c, ReasonCode::kQuotaExceeded, "sessions take their half of memory");
     }
@@ -183,10 +188,13 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
     session->connection = &c;
     session->expiry_interval = expiry;
     session->disconnected_at = base::WallTime::max();
-    session->will.reset();  // [MQTT-3.1.3-9]
+    session->will = std::move(will);  // [MQTT-3.1.3-9]
     session->will_due = base::kNever;
     session->will_delay = 0;
-    if (connect.will) keep_will(*session, c, *connect.will);
+    if (session->will) {
+        session->will->charge(state_bytes_);
+        session->will_delay = connect.will->properties.will_delay_interval.value_or(0);
+    }
     c.session = session;
     ++counters_.clients;
     counters_.clients_maximum = std::max(counters_.clients_maximum, counters_.clients);

@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/outbox.h"
 #include "base/time.h"
+#include "broker/deadline_heap.h"
 #include "broker/fifo.h"
 #include "broker/message.h"
 #include "broker/outgoing_aliases.h"
@@ -92,9 +93,9 @@ struct Connection {
     uint64_t first_owed = 0;  // number of owed.front()
     size_t receiving = 0;     // PUBLISHes of this connection that are not completed
 
-    // Timers: `armed` is when the heap will ask about this connection, `last_input` and
-    // `connect_deadline` decide then.
-    base::MonoTime armed = base::kNever;
+    // When the heap asks about this connection, `last_input` and `connect_deadline` decide. A later
+    // deadline is put in only then: so a packet costs a store, not a heap operation.
+    uint32_t timer_place = kNoPlace;  // in State::timers_
     base::MonoTime connect_deadline = base::kNever;
     base::MonoTime last_input{};
     size_t unfinished = 0;  // bytes of a packet that is not complete, as far as they count for that

@@ -56,7 +56,7 @@ bool Broker::State::refill(Session& session) {
     if (!session.queue.empty() && near_bytes() > most_bytes / 2) return false;
     while (!session.far.empty() && session.queue.size() < most &&
            (session.queue.empty() || near_bytes() + session.far.front().bytes <= most_bytes)) {
-        Delivery delivery = take_far(session, 0);
+        Delivery delivery = take_far(session);
         bool must_stay = delivery.may_be_sent && delivery.qos == Qos::k2;  // [MQTT-4.3.3-7]
         if (delivery.expired(now_.mono) && !must_stay) {
             count_taken(session, delivery.bytes);
@@ -64,7 +64,8 @@ bool Broker::State::refill(Session& session) {
             end_delivery(session, delivery);
             continue;
         }
-        session.queue.push_back(std::move(delivery));
+        base::MonoTime at = deadline(delivery);
+        session.queue.push_back(std::move(delivery), at);
     }
     return true;
 }

@@ -68,12 +68,6 @@ class Fifo {
         if (items_.empty()) clear();
     }
 
-    template <class Less>
-    void sort(Less less) {
-        auto first = items_.begin() + static_cast<std::ptrdiff_t>(head_);
-        if (!std::is_sorted(first, items_.end(), less)) std::sort(first, items_.end(), less);
-    }
-
     void clear() {
         items_.clear();
         head_ = 0;

@@ -68,7 +68,7 @@ void Broker::State::load_delivery(Session& session, const StoreRecord& record) {
     while (reader.remaining() >= sizeof(uint32_t)) delivery.identifiers.push_back(reader.u32());
     StoredEntry entry = far_entry(session, delivery);
     entry.released = stored.state == DeliveryState::kReceivedByClient;
-    session.far.push_back(entry);
+    session.far.push_back(entry, base::kNever);
 }
 
 void Broker::State::loaded(Now now) {
@@ -100,10 +100,15 @@ void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
     // What was sent when the server died nobody wrote down, but for QoS 2 that may expire. Of a
     // queue as long as this not all was; to be told so by the next start is enough for its front.
     constexpr size_t kMostWritten = 1 << 17;
-    Fifo<StoredEntry> loaded = std::exchange(session.far, {});
+    std::vector<StoredEntry> loaded = session.far.take_all();
     far_entries_ -= loaded.size();
     session.far_bytes = 0;
-    loaded.sort([](const StoredEntry& a, const StoredEntry& b) { return a.sequence < b.sequence; });
+    auto by_sequence = [](const StoredEntry& a, const StoredEntry& b) {
+        return a.sequence < b.sequence;
+    };
+    if (!std::is_sorted(loaded.begin(), loaded.end(), by_sequence)) {
+        std::sort(loaded.begin(), loaded.end(), by_sequence);
+    }
     size_t most_in_window = std::max<size_t>(config_.max_inflight, 1);
     bool in_window = true;
     for (size_t i = 0; i < loaded.size(); ++i) {
@@ -113,7 +118,7 @@ void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
         bool sent = entry.may_be_sent || was_connected;
         if (!sent && !entry.released && expires > now_.mono) {  // nearly all
             in_window = false;
-            session.far.push_back(entry);
+            session.far.push_back(entry, expires);
             session.far_bytes += entry.bytes;
             ++far_entries_;
             count_queued(session, entry.bytes, expires);

@@ -10,6 +10,7 @@
 #include "base/input.h"
 #include "base/time.h"
 #include "broker/batch.h"
+#include "broker/deadline_heap.h"
 #include "mqtt/packet.h"
 
 namespace pgmqtt::broker {
@@ -34,6 +35,7 @@ struct Message {
     uint64_t retained_number = 0;
     // Set by the retained store when the topic got another message, or none.
     bool superseded = false;
+    uint32_t expiry_place = kNoPlace;  // in the heap of the retained store
 
     ByteView payload() const { return payload_; }
     void copy_payload(std::string bytes) {
@@ -49,12 +51,17 @@ struct Message {
     // What it counts against limits in bytes.
     size_t bytes() const { return topic.size() + payload_.size() + properties.size(); }
 
+    // The memory that it takes.
+    uint64_t cost() const {
+        return sizeof(Message) + topic.size() + properties.size() +
+               std::max(payload_.size(), input_.held);
+    }
+
     // Counts its memory in `account` as long as it lives, however many share it. Once, when it is
     // complete.
     void charge(uint64_t& account) {
         account_ = &account;
-        charged_ = sizeof(Message) + topic.size() + properties.size() +
-                   std::max(payload_.size(), input_.held);
+        charged_ = cost();
         account += charged_;
     }
     uint64_t charged() const { return charged_; }

@@ -100,20 +100,19 @@ bool Broker::State::look_through(Moving& moving) {
     return moving.sessions.empty();
 }
 
-bool Broker::State::look_through_far(Moving& moving, const Session& session, size_t& budget,
+bool Broker::State::look_through_far(Moving& moving, Session& session, size_t& budget,
                                      std::vector<MoveRef>& found) {
-    size_t low = session.far.find_first(
-        [&](const StoredEntry& entry) { return entry.sequence < moving.below; });
-    for (size_t i = low; i > 0; --i) {
+    uint64_t below = moving.below;
+    auto is_below = [below](const StoredEntry& entry) { return entry.sequence < below; };
+    return session.far.for_each_below(is_below, [&](const StoredEntry& entry) {
         if (budget == 0) return false;
         --budget;
-        const StoredEntry& entry = session.far[i - 1];
         moving.below = entry.sequence;
         if (must_move(moving, {entry.message_id, entry.durability})) {
             found.push_back({entry.message_id, session.id, entry.sequence});
         }
-    }
-    return true;
+        return true;
+    });
 }
 
 void Broker::State::look_through_rest(Moving& moving, Session& session,
@@ -122,9 +121,8 @@ void Broker::State::look_through_rest(Moving& moving, Session& session,
         if (must_move(moving, stored)) found.push_back({stored.id, session.id, sequence});
     };
     InflightWindow& window = session.window;
-    for (size_t i = 0; i < session.queue.size(); ++i) {
-        look(session.queue[i].stored, session.queue[i].sequence);
-    }
+    session.queue.for_each(
+        [&](const Delivery& delivery) { look(delivery.stored, delivery.sequence); });
     for (size_t i = 0; i < window.publish_count(); ++i) {
         look(window.publish(i).stored, window.publish(i).sequence);
     }
@@ -173,13 +171,12 @@ uint32_t Broker::State::move_ref(Moving& moving, const MoveRef& ref) {
         put_delivery(*session, delivery, DeliveryState::kQueued);
         return delivery.bytes;
     };
-    Fifo<StoredEntry>& far = session->far;
-    size_t low =
-        far.find_first([&](const StoredEntry& entry) { return entry.sequence < ref.sequence; });
-    if (low < far.size() && far[low].sequence == ref.sequence) {
-        Delivery delivery = delivery_of(*session, far[low]);
+    StoredEntry* entry = session->far.find_first(
+        [&](const StoredEntry& other) { return other.sequence < ref.sequence; });
+    if (entry != nullptr && entry->sequence == ref.sequence) {
+        Delivery delivery = delivery_of(*session, *entry);
         uint32_t bytes = move_delivery(delivery);
-        far[low].message_id = delivery.stored.id;
+        entry->message_id = delivery.stored.id;
         return bytes;
     }
     for (size_t i = 0; i < session->queue.size(); ++i) {

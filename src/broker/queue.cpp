@@ -38,14 +38,16 @@ void Broker::State::push_queue(Session& session, Delivery delivery) {
     if (delivery.qos == Qos::k0) ++session.queued_qos0;
     if (delivery.is_missing()) session.incomplete = true;
     uint32_t bytes = delivery.bytes;
-    base::MonoTime expires = delivery.expires;
-    session.queue.push_back(std::move(delivery));
-    count_queued(session, bytes, expires);
+    base::MonoTime at = deadline(delivery);
+    session.queue.push_back(std::move(delivery), at);
+    count_queued(session, bytes, at);
 }
 
 void Broker::State::push_far(Session& session, const Delivery& delivery) {
-    session.far.push_back(far_entry(session, delivery));
-    count_queued(session, delivery.bytes, delivery.expires);
+    StoredEntry entry = far_entry(session, delivery);
+    base::MonoTime at = deadline(entry);
+    session.far.push_back(entry, at);
+    count_queued(session, entry.bytes, at);
 }
 
 // Counts as far, and may have identifiers in the map of the session.
@@ -94,23 +96,26 @@ Delivery Broker::State::delivery_of(const Session& session, const StoredEntry& e
 }
 
 // Still counts as queued.
-Delivery Broker::State::take_far(Session& session, size_t index) {
-    StoredEntry entry = session.far.take(index);
+Delivery Broker::State::take_far(Session& session) {
+    StoredEntry entry = session.far.take_front();
     Delivery delivery = delivery_of(session, entry);
-    if (entry.has_identifiers) session.far_identifiers.erase(entry.sequence);
-    session.far_bytes -= entry.bytes;
-    --far_entries_;
+    forget_far(session, entry);
     return delivery;
 }
 
-void Broker::State::count_queued(Session& session, uint32_t bytes, base::MonoTime expires) {
+// It is not in the queue any more.
+void Broker::State::forget_far(Session& session, const StoredEntry& entry) {
+    if (entry.has_identifiers) session.far_identifiers.erase(entry.sequence);
+    session.far_bytes -= entry.bytes;
+    --far_entries_;
+}
+
+// `at`: when it expires.
+void Broker::State::count_queued(Session& session, uint32_t bytes, base::MonoTime at) {
     session.queued_bytes += bytes;
     ++counters_.queued;
     counters_.queued_bytes += bytes;
-    if (expires < session.next_expired) {
-        session.next_expired = expires;
-        arm(session);
-    }
+    if (at != base::kNever) arm(session);
     note_queued(session);
 }
 
@@ -122,7 +127,7 @@ void Broker::State::count_taken(Session& session, uint32_t bytes) {
 
 // The first.
 Delivery Broker::State::take_queued(Session& session) {
-    Delivery first = session.queue.empty() ? take_far(session, 0) : session.queue.take(0);
+    Delivery first = session.queue.empty() ? take_far(session) : session.queue.take_front();
     if (first.qos == Qos::k0) --session.queued_qos0;
     count_taken(session, first.bytes);
     return first;
@@ -136,7 +141,7 @@ void Broker::State::drop_queued(Session& session) {
 void Broker::State::put_away(Session& session) {
     std::vector<StoredEntry> entries;
     while (!session.queue.empty()) {
-        Delivery delivery = session.queue.take(0);
+        Delivery delivery = session.queue.take_front();
         if (is_stored(session, delivery.qos)) {
             entries.push_back(far_entry(session, delivery));
             continue;
@@ -146,46 +151,14 @@ void Broker::State::put_away(Session& session) {
         end_delivery(session, delivery);
     }
     session.queue.release();
-    if (!entries.empty()) session.far.prepend(std::move(entries));
+    session.far.prepend(std::move(entries),
+                        [this](const StoredEntry& entry) { return deadline(entry); });
     for (size_t i = 0; i < session.window.publish_count(); ++i) {
         Delivery& delivery = session.window.publish(i);
         delivery.message.reset();
         delivery.asked = false;
     }
     session.incomplete = session.window.publish_count() > 0;
-}
-
-// Nobody may ever come for what has expired in a queue: it leaves without that.
-void Broker::State::drop_expired(Session& session) {
-    // A queue of many deadlines is not looked through at each of them.
-    constexpr auto kAtMostEvery = std::chrono::seconds(5);
-    base::MonoTime next = base::kNever;
-    auto stays = [&](base::MonoTime expires, bool may_be_sent, Qos qos) {
-        if (may_be_sent && qos == Qos::k2) return true;  // [MQTT-4.3.3-7]
-        if (expires <= now_.mono) return false;
-        next = std::min(next, expires);
-        return true;
-    };
-    session.queue.remove_if([&](const Delivery& delivery) {
-        if (stays(delivery.expires, delivery.may_be_sent, delivery.qos)) return false;
-        if (delivery.qos == Qos::k0) --session.queued_qos0;
-        count_taken(session, delivery.bytes);
-        count_dropped(session, counters_.dropped_expired);
-        end_delivery(session, delivery);
-        return true;
-    });
-    session.far.remove_if([&](const StoredEntry& entry) {
-        if (stays(far_clock_.get(entry.expires), entry.may_be_sent, entry.qos)) return false;
-        if (entry.has_identifiers) session.far_identifiers.erase(entry.sequence);
-        session.far_bytes -= entry.bytes;
-        --far_entries_;
-        count_taken(session, entry.bytes);
-        count_dropped(session, counters_.dropped_expired);
-        end_delivery(session.id, entry.sequence, {entry.message_id, entry.durability});
-        return true;
-    });
-    session.next_expired =
-        next == base::kNever ? base::kNever : std::max(next, now_.mono + kAtMostEvery);
 }
 
 }  // namespace pgmqtt::broker

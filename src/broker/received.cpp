@@ -65,13 +65,11 @@ void Broker::State::note_life(Connection& c, size_t consumed, size_t unfinished)
 }
 
 // A CONNECT that is too large is told so if it is one of 5.0, whose first bytes say that.
-void Broker::State::refuse_bad_frame(Connection& c, ByteView bytes,
+void Broker::State::refuse_bad_frame(Connection& c, const mqtt::Frame& frame,
                                      const mqtt::DecodeError& error) {
     constexpr ByteView kVersion5("\0\4MQTT\5", 7);
     if (error.reason == ReasonCode::kPacketTooLarge) {
-        size_t header = 2;
-        while (static_cast<uint8_t>(bytes[header - 1]) >= 0x80) ++header;
-        ByteView said = bytes.substr(header, kVersion5.size());
+        ByteView said = frame.body.substr(0, kVersion5.size());
         if (said.size() < kVersion5.size()) return;  // the next bytes will
         if (said == kVersion5) {
             c.version = Version::k5;
@@ -96,7 +94,7 @@ bool Broker::State::read_connect(Connection& c, ByteView bytes, size_t& consumed
     uint32_t limit = std::min(config_.max_packet_size, kMaxConnectPacket);
     auto state = mqtt::next_frame(bytes, limit, frame);
     if (!state.ok()) {
-        refuse_bad_frame(c, bytes, state.error());
+        refuse_bad_frame(c, frame, state.error());
         return false;
     }
     if (*state == mqtt::FrameState::kIncomplete) return false;

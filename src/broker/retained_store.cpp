@@ -1,7 +1,6 @@
 #include "broker/retained_store.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "mqtt/topic.h"
 
@@ -41,10 +40,7 @@ bool RetainedStore::set(MessagePtr message) {
     ++count_;
     bytes_ += cost(*message);
     charged_ += message->charged();
-    if (message->expires != base::kNever) {
-        expiries_.push_back({message->expires, message});
-        std::push_heap(expiries_.begin(), expiries_.end(), std::greater<>());
-    }
+    expiries_.set(*message, message->expires);
     tree_.value(node).message = std::move(message);
     return replaces;
 }
@@ -56,6 +52,7 @@ void RetainedStore::forget(Tree::NodeId node) {
     bytes_ -= cost(*message);
     charged_ -= message->charged();
     message->superseded = true;
+    expiries_.remove(*message);
     message.reset();
 }
 
@@ -84,18 +81,13 @@ void RetainedStore::collect(base::ByteView filter, base::MonoTime now,
     }
 }
 
-base::MonoTime RetainedStore::next_expiry() const {
-    return expiries_.empty() ? base::kNever : expiries_.front().at;
-}
-
-void RetainedStore::remove_expired(base::MonoTime now, std::vector<MessagePtr>& removed) {
-    while (!expiries_.empty() && expiries_.front().at <= now) {
-        std::pop_heap(expiries_.begin(), expiries_.end(), std::greater<>());
-        MessagePtr message = expiries_.back().message.lock();
-        expiries_.pop_back();
-        if (!message || message->superseded) continue;
-        erase(message->topic);
-        removed.push_back(std::move(message));
+void RetainedStore::remove_expired(base::MonoTime now, size_t& budget,
+                                   std::vector<MessagePtr>& removed) {
+    for (; expiries_.next() <= now && budget > 0; --budget) {
+        Tree::NodeId node = find(expiries_.front().topic);
+        removed.push_back(tree_.value(node).message);
+        forget(node);
+        prune(node);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/deadline_heap.h"
 #include "broker/message.h"
 #include "broker/topic_tree.h"
 
@@ -30,10 +31,9 @@ class RetainedStore {
     // Appends what matches the filter and has not expired.
     void collect(base::ByteView filter, base::MonoTime now, std::vector<MessagePtr>& found);
 
-    // The earliest moment at which remove_expired() may find something.
-    base::MonoTime next_expiry() const;
-    // Takes out what has expired and appends it.
-    void remove_expired(base::MonoTime now, std::vector<MessagePtr>& removed);
+    base::MonoTime next_expiry() const { return expiries_.next(); }
+    // Takes out what has expired, the first first, and appends it. `budget` falls by one with each.
+    void remove_expired(base::MonoTime now, size_t& budget, std::vector<MessagePtr>& removed);
 
     // The retained_number of the latest message.
     uint64_t last_number() const { return last_number_; }
@@ -52,13 +52,6 @@ class RetainedStore {
     };
     using Tree = TopicTree<Node>;
 
-    // One that is superseded stays here until its time comes; it holds no message alive.
-    struct Expiry {
-        base::MonoTime at;
-        std::weak_ptr<Message> message;
-        friend bool operator>(const Expiry& a, const Expiry& b) { return a.at > b.at; }
-    };
-
     // A topic of many levels costs more memory than its bytes, and must count so: 65,535 slashes
     // would otherwise buy megabytes.
     static uint64_t cost(const Message& message);
@@ -72,7 +65,7 @@ class RetainedStore {
     uint64_t count_ = 0;
     uint64_t bytes_ = 0;
     uint64_t charged_ = 0;
-    std::vector<Expiry> expiries_;  // a heap, earliest first
+    DeadlineHeap<Message, &Message::expiry_place> expiries_;
 };
 
 // A walk over what matches a filter, a piece at a time, while messages come and go. What was there

@@ -49,9 +49,7 @@ Session& Broker::State::add_session(uint64_t id, ByteView client_id, ByteView us
 void Broker::State::end_session(Session& session) {
     if (session.will) will_is_due(session);
     hand_over(session);
-    for (auto& [filter, subscription] : session.subscriptions) {
-        remove_subscription(filter, subscription);
-    }
+    forget_subscriptions(session);
     state_bytes_ -= session_cost(session.client_id, session.username);
     counters_.queued -= session.queued();
     counters_.queued_bytes -= session.queued_bytes;
@@ -63,6 +61,7 @@ void Broker::State::end_session(Session& session) {
         unstored_ends_[session.client_id] = pending_.store_batch();
         last_unstored_end_ = pending_.store_batch();
     }
+    session_timers_.remove(session);
     sessions_by_id_.erase(session.id);
     sessions_.erase(sessions_.find(session.client_id));
 }
@@ -85,11 +84,10 @@ void Broker::State::end_deliveries(Session& session) {
         const Release& release = session.window.release(i);
         end_delivery(session.id, release.sequence, release.stored);
     }
-    for (size_t i = 0; i < session.queue.size(); ++i) end_delivery(session, session.queue[i]);
-    for (size_t i = 0; i < session.far.size(); ++i) {
-        const StoredEntry& entry = session.far[i];
+    session.queue.for_each([&](const Delivery& delivery) { end_delivery(session, delivery); });
+    session.far.for_each([&](const StoredEntry& entry) {
         end_delivery(session.id, entry.sequence, {entry.message_id, entry.durability});
-    }
+    });
     for (const auto& [packet_id, received] : session.received) {
         if (received.stored_id == 0 || received.releasing) continue;
         put_received(session, packet_id, received.stored_id, StoreKind::kReleased);
@@ -115,35 +113,6 @@ void Broker::State::go_offline(Session& session) {
         received.counted = false;
     }
     save_session(session);
-    arm(session);
-}
-
-base::MonoTime Broker::State::due(const Session& session) {
-    base::MonoTime at = session.next_expired;
-    if (session.connection == nullptr) at = std::min({at, session.expires, session.will_due});
-    return at;
-}
-
-void Broker::State::arm(Session& session) {
-    base::MonoTime at = due(session);
-    if (at >= session.armed) return;
-    session.armed = at;
-    session_timers_.add(at, session.id);
-}
-
-void Broker::State::session_timer(Session& session) {
-    session.armed = base::kNever;
-    if (session.connection == nullptr) {
-        if (session.expires <= now_.mono) {
-            ++counters_.sessions_expired;
-            return end_session(session);
-        }
-        if (session.will_due <= now_.mono) {
-            will_is_due(session);
-            save_session(session);
-        }
-    }
-    if (session.next_expired <= now_.mono) drop_expired(session);
     arm(session);
 }
 

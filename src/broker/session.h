@@ -2,6 +2,7 @@
 // will. It outlives its connection by its expiry interval, section 4.1.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,6 +12,8 @@
 
 #include "base/hash.h"
 #include "base/time.h"
+#include "broker/block_queue.h"
+#include "broker/deadline_heap.h"
 #include "broker/delivery.h"
 #include "broker/fifo.h"
 #include "broker/inflight_window.h"
@@ -76,9 +79,9 @@ struct Session {
     InflightWindow window;
     // What waits for the window: first what is here, or was asked for, then what is only in the
     // store. All of far is behind all of queue; sequences grow from front to back.
-    Fifo<Delivery> queue;
+    BlockQueue<Delivery> queue;
     uint64_t dropped = 0;  // messages, since this broker knows the session
-    Fifo<StoredEntry> far;
+    BlockQueue<StoredEntry> far;
     std::unordered_map<uint64_t, std::vector<uint32_t>> far_identifiers;  // by sequence
     uint64_t queued_bytes = 0;                                            // of both
     uint64_t far_bytes = 0;
@@ -90,8 +93,10 @@ struct Session {
     Fifo<RetainedRun> retained;
     std::unordered_map<uint16_t, ReceivedPublish> received;  // by packet identifier
 
-    base::MonoTime armed = base::kNever;         // when the heap asks about it
-    base::MonoTime next_expired = base::kNever;  // when its queue is looked through
+    // See expiry.cpp.
+    uint32_t timer_place = kNoPlace;  // in State::session_timers_
+    bool in_slices = false;           // is in State::slices_: its queue is looked through, or ends
+    bool ends_in_slices = false;
     uint64_t woken_by = 0;  // the store batch after which it goes on: noted once
 
     // See congestion.cpp.
@@ -102,6 +107,8 @@ struct Session {
     RouteMark mark;
 
     size_t queued() const { return queue.size() + far.size(); }
+    // When something in its queue expires.
+    base::MonoTime next_expiry() const { return std::min(queue.next_expiry(), far.next_expiry()); }
 };
 
 // A sink as a subscriber; one for all filters of the same sink.

@@ -57,22 +57,25 @@ int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) cons
 // what it may have received with QoS 2 [MQTT-4.8.2-5]; what it refused is not in flight any more
 // [MQTT-4.8.2-6].
 void Broker::State::hand_over(Session& session) {
-    auto take = [this](const Delivery& delivery) {
-        if (delivery.share == 0 || (!delivery.message && delivery.stored.id == 0)) return;
-        if (delivery.qos == Qos::k2 && delivery.may_be_sent) return;
-        orphans_.push_back({.share = delivery.share,
-                            .message = delivery.message,
-                            .stored = delivery.stored,
-                            .bytes = delivery.bytes,
-                            .expires = delivery.expires,
-                            .qos = delivery.published_qos,
-                            .retain = delivery.published_retain});
-    };
-    for (size_t i = 0; i < session.window.publish_count(); ++i) take(session.window.publish(i));
-    for (size_t i = 0; i < session.queue.size(); ++i) take(session.queue[i]);
-    for (size_t i = 0; i < session.far.size(); ++i) {
-        if (session.far[i].share != 0) take(delivery_of(session, session.far[i]));
+    for (size_t i = 0; i < session.window.publish_count(); ++i) {
+        hand_over(session.window.publish(i));
     }
+    session.queue.for_each([&](const Delivery& delivery) { hand_over(delivery); });
+    session.far.for_each([&](const StoredEntry& entry) {
+        if (entry.share != 0) hand_over(delivery_of(session, entry));
+    });
+}
+
+void Broker::State::hand_over(const Delivery& delivery) {
+    if (delivery.share == 0 || (!delivery.message && delivery.stored.id == 0)) return;
+    if (delivery.qos == Qos::k2 && delivery.may_be_sent) return;
+    orphans_.push_back({.share = delivery.share,
+                        .message = delivery.message,
+                        .stored = delivery.stored,
+                        .bytes = delivery.bytes,
+                        .expires = delivery.expires,
+                        .qos = delivery.published_qos,
+                        .retain = delivery.published_retain});
 }
 
 // Its message may be in the store only. Then the delivery to the new member refers to it there, in

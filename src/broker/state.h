@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "broker/broker.h"
 #include "broker/connection.h"
+#include "broker/deadline_heap.h"
 #include "broker/fifo.h"
 #include "broker/load_averages.h"
 #include "broker/pending.h"
@@ -19,7 +20,6 @@
 #include "broker/session.h"
 #include "broker/subscription_tree.h"
 #include "broker/sys_topics.h"
-#include "broker/timer_heap.h"
 #include "broker/waiting.h"
 #include "mqtt/codec.h"
 
@@ -96,7 +96,7 @@ class Broker::State {
 
     // --- received.cpp
     void note_life(Connection& c, size_t consumed, size_t unfinished);
-    void refuse_bad_frame(Connection& c, ByteView bytes, const mqtt::DecodeError& error);
+    void refuse_bad_frame(Connection& c, const mqtt::Frame& frame, const mqtt::DecodeError& error);
     bool read_connect(Connection& c, ByteView bytes, size_t& consumed, Now now);
     void handle(Connection& c, const mqtt::Frame& frame, Now now);
     void handle(Connection& c, mqtt::Packet& packet);
@@ -167,12 +167,12 @@ class Broker::State {
     Subscription& choose_member(ShareGroup& group, Qos qos, size_t bytes);
     int readiness(const Session& session, Qos qos, size_t bytes) const;
     void hand_over(Session& session);
+    void hand_over(const Delivery& delivery);
     void deliver_orphan(const Orphan& orphan);
 
     // --- state_memory.cpp: what clients make us keep without publishing
     static uint64_t session_cost(ByteView client_id, ByteView username);
     static uint64_t subscription_cost(ByteView filter);
-    static uint64_t will_cost(const mqtt::Will& will);
     bool has_room_for_state(uint64_t bytes) const;
 
     // --- deliver.cpp: a message to one receiver, now or later
@@ -200,13 +200,31 @@ class Broker::State {
     void push_far(Session& session, const Delivery& delivery);
     StoredEntry far_entry(Session& session, const Delivery& delivery);
     Delivery delivery_of(const Session& session, const StoredEntry& entry) const;
-    Delivery take_far(Session& session, size_t index);
-    void count_queued(Session& session, uint32_t bytes, base::MonoTime expires);
+    Delivery take_far(Session& session);
+    void forget_far(Session& session, const StoredEntry& entry);
+    void count_queued(Session& session, uint32_t bytes, base::MonoTime at);
     void count_taken(Session& session, uint32_t bytes);
     Delivery take_queued(Session& session);
     void drop_queued(Session& session);
     void put_away(Session& session);
-    void drop_expired(Session& session);
+
+    // --- expiry.cpp: what ends by itself
+    base::MonoTime deadline(const Delivery& delivery) const;
+    base::MonoTime deadline(const StoredEntry& entry) const;
+    static base::MonoTime due(const Session& session);
+    void arm(Session& session);
+    void look_at_sessions();
+    void session_timer(Session& session, size_t& budget);
+    bool is_over(const Session& session) const;
+    void expire_session(Session& session);
+    void end_in_slices(Session& session);
+    void put_in_slices(Session& session);
+    base::MonoTime next_slice() const;
+    void expire_slice();
+    bool expire_slice(Session& session, size_t& budget);
+    bool shorten(Session& session, size_t& budget);
+    void drop_expired(Session& session, size_t& budget);
+    void expire_retained();
 
     // --- pump.cpp: what waited goes on as far as the client can take it
     void pump(Session& session);
@@ -237,7 +255,7 @@ class Broker::State {
     void move_some();
     void move_some(Moving& moving);
     bool look_through(Moving& moving);
-    bool look_through_far(Moving& moving, const Session& session, size_t& budget,
+    bool look_through_far(Moving& moving, Session& session, size_t& budget,
                           std::vector<MoveRef>& found);
     void look_through_rest(Moving& moving, Session& session, std::vector<MoveRef>& found);
     bool next_ref(Moving& moving, MoveRef& ref);
@@ -261,6 +279,7 @@ class Broker::State {
     void queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
                         uint32_t identifier);
     void remove_subscription(ByteView filter, Subscription& subscription);
+    void forget_subscriptions(Session& session);
     static void forget_retained_run(Session& session, ByteView filter);
     void handle_unsubscribe(Connection& c, const mqtt::Unsubscribe& unsubscribe);
 
@@ -283,9 +302,6 @@ class Broker::State {
     uint64_t unstored_end_of(ByteView client_id);
     void end_deliveries(Session& session);
     void go_offline(Session& session);
-    void arm(Session& session);
-    static base::MonoTime due(const Session& session);
-    void session_timer(Session& session);
 
     // --- persist.cpp: the records of persistent sessions
     void save_session(const Session& session);
@@ -313,7 +329,7 @@ class Broker::State {
     void settle_loaded_queue(Session& session, bool was_connected);
 
     // --- will.cpp
-    void keep_will(Session& session, const Connection& c, const mqtt::Will& will);
+    MessagePtr will_message(const Connection& c, const mqtt::Will& will) const;
     void will_is_due(Session& session);
     void publish_will(const OwnedWill& will, Now now);
 
@@ -361,6 +377,7 @@ class Broker::State {
     // --- timers.cpp
     void arm(Connection& c);
     static base::MonoTime due(const Connection& c);
+    void look_at_connections();
     void time_out(Connection& c);
 
     uint64_t seed_;
@@ -389,8 +406,10 @@ class Broker::State {
     std::vector<SysValue> sys_values_;
     bool sys_heard_ = false;  // the timer of $SYS runs
     base::MonoTime sys_told_at_{};
-    TimerHeap<ConnectionId> timers_;
-    TimerHeap<uint64_t> session_timers_;
+    DeadlineHeap<Connection, &Connection::timer_place> timers_;
+    DeadlineHeap<Session, &Session::timer_place> session_timers_;
+    Fifo<uint64_t> slices_;     // sessions, by id
+    uint64_t slice_batch_ = 0;  // the store has this before there is another slice
     uint64_t assigned_ids_ = 0;
 
     // The filters of the sinks; unique_ptr because the tree points at the subscriptions.

@@ -26,14 +26,6 @@ uint64_t Broker::State::subscription_cost(ByteView filter) {
     return kAroundSubscription + 2 * filter.size() + mqtt::level_count(filter) * kAroundLevel;
 }
 
-uint64_t Broker::State::will_cost(const mqtt::Will& will) {
-    uint64_t properties = 0;
-    for (const auto& [key, value] : will.properties.user_properties) {
-        properties += key.size() + value.size();
-    }
-    return sizeof(Message) + will.topic.size() + will.payload.size() + properties;
-}
-
 bool Broker::State::has_room_for_state(uint64_t bytes) const {
     return state_bytes_ + bytes <= config_.max_memory / 2;
 }

@@ -50,7 +50,7 @@ bool Broker::State::describe_client(uint32_t& slot, ClientRecord& client, Now no
                   .subscriptions = session.subscriptions.size(),
                   .inflight_out = session.window.size(),
                   .inflight_in = c->receiving,
-                  .queued = session.queue.size(),
+                  .queued = session.queued(),
                   .queued_bytes = session.queued_bytes,
                   .messages_in = c->traffic.messages_in,
                   .messages_out = c->traffic.messages_out,

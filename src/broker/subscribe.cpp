@@ -110,6 +110,13 @@ void Broker::State::remove_subscription(ByteView filter, Subscription& subscript
     subscriptions_.remove(subscription);
 }
 
+void Broker::State::forget_subscriptions(Session& session) {
+    for (auto& [filter, subscription] : session.subscriptions) {
+        remove_subscription(filter, subscription);
+    }
+    session.subscriptions.clear();
+}
+
 void Broker::State::queue_retained(Session& session, const mqtt::Subscription& wanted, Qos granted,
                                    uint32_t identifier) {
     forget_retained_run(session, wanted.filter);

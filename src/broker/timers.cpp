@@ -1,4 +1,4 @@
-// Keep alive, the time a CONNECT may take, what is due of sessions, expiry of retained messages.
+// Keep alive, and the time a CONNECT may take. See expiry.cpp for sessions and messages.
 #include <algorithm>
 
 #include "broker/log_text.h"
@@ -7,7 +7,7 @@
 namespace pgmqtt::broker {
 
 base::MonoTime Broker::State::next_timer() const {
-    return std::min({timers_.next(), session_timers_.next(), retained_.next_expiry(), next_relief(),
+    return std::min({timers_.next(), session_timers_.next(), next_slice(), next_relief(),
                      next_given_up(), next_move(), next_overdue(), next_sys()});
 }
 
@@ -28,42 +28,14 @@ base::MonoTime Broker::State::due(const Connection& c) {
 // Only a deadline before the one in the heap needs an entry of its own.
 void Broker::State::arm(Connection& c) {
     base::MonoTime at = due(c);
-    if (at >= c.armed) return;
-    c.armed = at;
-    timers_.add(at, c.id);
+    if (at < timers_.deadline(c)) timers_.set(c, at);
 }
 
 void Broker::State::tick(Now now) {
     begin_input(now);
-    while (timers_.next() <= now.mono) {
-        auto entry = timers_.pop();
-        Connection* c = find(entry.key);
-        if (c == nullptr || c->armed != entry.at) continue;  // gone, or armed anew since
-        c->armed = base::kNever;
-        // Whom we do not read we cannot call silent.
-        constexpr uint8_t kOurFault =
-            kPausedForAcknowledgements | kPausedForPending | kPausedForMemory;
-        if ((c->paused & kOurFault) != 0) c->last_input = now.mono;
-        if (due(*c) <= now.mono) {
-            time_out(*c);
-        } else {
-            arm(*c);
-        }
-    }
-    while (session_timers_.next() <= now.mono) {
-        auto entry = session_timers_.pop();
-        Session* session = find_session(entry.key);
-        if (session != nullptr && session->armed == entry.at) session_timer(*session);
-    }
-    expired_.clear();
-    retained_.remove_expired(now.mono, expired_);
-    for (const MessagePtr& message : expired_) {
-        StoreRecord record{.kind = StoreKind::kUnretain, .message = {}};
-        record.message.topic = message->topic;
-        pending_.add_store(Pending::kNone, record, turn_.store);
-        ++counters_.dropped_expired;
-    }
-    expired_.clear();
+    look_at_connections();
+    look_at_sessions();
+    expire_slice();
     if (next_sys() <= now.mono) publish_sys();
     give_up_on_stuck();
     pump_waiting();
@@ -71,6 +43,23 @@ void Broker::State::tick(Now now) {
     refuse_overdue();
     settle(now);
     move_some();
+}
+
+void Broker::State::look_at_connections() {
+    constexpr size_t kInTurn = 1000;  // of many that fell silent at once
+    for (size_t left = kInTurn; left > 0 && timers_.next() <= now_.mono; --left) {
+        Connection& c = timers_.front();
+        timers_.remove(c);
+        // Whom we do not read we cannot call silent.
+        constexpr uint8_t kOurFault =
+            kPausedForAcknowledgements | kPausedForPending | kPausedForMemory;
+        if ((c.paused & kOurFault) != 0) c.last_input = now_.mono;
+        if (due(c) <= now_.mono) {
+            time_out(c);
+        } else {
+            arm(c);
+        }
+    }
 }
 
 void Broker::State::time_out(Connection& c) {

@@ -8,7 +8,7 @@
 
 namespace pgmqtt::broker {
 
-void Broker::State::keep_will(Session& session, const Connection& c, const mqtt::Will& will) {
+MessagePtr Broker::State::will_message(const Connection& c, const mqtt::Will& will) const {
     auto message = std::make_shared<Message>();
     message->topic = will.topic;
     message->copy_payload(std::string(will.payload));
@@ -18,9 +18,7 @@ void Broker::State::keep_will(Session& session, const Connection& c, const mqtt:
     if (c.version == Version::k5) {
         mqtt::encode_message_properties(will.properties, message->properties);
     }
-    message->charge(state_bytes_);
-    session.will = std::move(message);
-    session.will_delay = will.properties.will_delay_interval.value_or(0);
+    return message;
 }
 
 void Broker::State::will_is_due(Session& session) {

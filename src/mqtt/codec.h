@@ -44,7 +44,8 @@ enum class FrameState : uint8_t { kComplete, kIncomplete };
 
 // Looks for one packet at the front of `buffer`. A packet larger than `max_packet_size` (bytes,
 // whole packet) fails as soon as its length is known, before anybody buffers it [MQTT-3.2.2-15].
-// With kIncomplete, `frame.size` is the size of the packet if already known, else 0.
+// When the packet is incomplete or too large, `frame.size` is its size if already known, else 0,
+// and `frame.body` what of it is there.
 base::Result<FrameState, DecodeError> next_frame(ByteView buffer, uint32_t max_packet_size,
                                                  Frame& frame);
 

@@ -24,10 +24,10 @@ base::Result<FrameState, DecodeError> next_frame(ByteView buffer, uint32_t max_p
     }
     frame.minimal_length = byte != 0 || header == 2;
     frame.size = header + length;
+    frame.body = buffer.substr(header, length);
     if (frame.size > max_packet_size)
         return base::fail(DecodeError{ReasonCode::kPacketTooLarge, "packet is too large", 0});
     if (buffer.size() < frame.size) return FrameState::kIncomplete;
-    frame.body = buffer.substr(header, length);
     return FrameState::kComplete;
 }
 

@@ -45,6 +45,8 @@ def load(server):
         assert counters["received"] == counters["expected"]
         assert counters["offered"] == counters["sent"] + counters["shed"]
         assert result["operations"] > 0 and result["broker_cpu_us_per_operation"] >= 0
+        carries_messages = mode not in ("storm", "idle")
+        assert (result["payload_megabytes_per_second"] > 0) == carries_messages
         return result
 
     return run

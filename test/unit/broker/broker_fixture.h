@@ -89,8 +89,8 @@ class Client {
     uint8_t unsubscribe(ByteView filter);
     void publish(ByteView topic, ByteView payload, Qos qos = Qos::k0, bool retain = false,
                  const mqtt::Properties& properties = {});
-    void publish_as(uint16_t packet_id, ByteView topic, ByteView payload, Qos qos,
-                    bool dup = false);
+    void publish_as(uint16_t packet_id, ByteView topic, ByteView payload, Qos qos, bool dup = false,
+                    std::optional<uint32_t> expiry = {});
     void puback(uint16_t packet_id);
     void pubrec(uint16_t packet_id, ReasonCode reason = ReasonCode::kSuccess);
     void pubrel(uint16_t packet_id);
@@ -240,14 +240,18 @@ class BrokerTest : public ::testing::Test {
         while (store_some(SIZE_MAX)) run();
     }
 
+    // The last batch that it wrote.
+    uint64_t stored() const {
+        return unstored_.empty() ? last_batch_ : unstored_.front().first - 1;
+    }
+
     // The store worker answers so many requests in one batch. What was sent before is stored
     // before. False: it was asked for nothing, or has not come so far.
     bool fetch_some(size_t count) {
         BatchWriter writer(BatchKind::kFetched);
         uint64_t number = 0;
-        uint64_t stored = unstored_.empty() ? last_batch_ : unstored_.front().first - 1;
         while (writer.count() < count && !unfetched_.empty() &&
-               unfetched_.front().behind <= stored) {
+               unfetched_.front().behind <= stored()) {
             Wanted wanted = unfetched_.front();
             if (number != 0 && number != wanted.number) break;
             number = wanted.number;

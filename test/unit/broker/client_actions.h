@@ -141,8 +141,9 @@ inline void Client::puback(uint16_t packet_id) {
 }
 
 inline void Client::publish_as(uint16_t packet_id, ByteView topic, ByteView payload, Qos qos,
-                               bool dup) {
+                               bool dup, std::optional<uint32_t> expiry) {
     mqtt::Publish publish;
+    publish.properties.message_expiry_interval = expiry;
     publish.topic = topic;
     publish.payload = payload;
     publish.qos = qos;

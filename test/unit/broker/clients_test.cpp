@@ -56,6 +56,24 @@ TEST_F(ClientsTest, WhatTheyAgreedOn) {
     EXPECT_EQ(record.connected_at, now_.wall);
 }
 
+TEST_F(ClientsTest, QueuedIsAllThatWaits) {
+    auto_store_ = true;
+    config_.max_inflight = 2;
+    start();
+    ConnectOptions options;
+    options.clean_start = false;
+    options.properties.session_expiry_interval = 100;
+    connect("a", options).subscribe("t", Qos::k1);
+    Client& publisher = connect("p");
+    for (int i = 0; i < 100; ++i) publisher.publish("t", "x", Qos::k1);
+    uint32_t slot = 0;
+    ClientRecord record;
+    ASSERT_TRUE(broker_->describe_client(slot, record, now_));
+    ASSERT_EQ(record.client_id, "a");
+    EXPECT_EQ(record.queued, 98u);  // here or in the store
+    EXPECT_EQ(record.queued, counters().queued);
+}
+
 TEST_F(ClientsTest, ServerKeepAliveIsWhatCounts) {
     config_.max_keep_alive = 30;
     start();

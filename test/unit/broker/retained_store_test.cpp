@@ -100,11 +100,39 @@ TEST(RetainedStoreTest, ExpiredMessagesAreNotFoundAndLeaveInOrder) {
     EXPECT_EQ(store.next_expiry(), kNow + 1s);
     EXPECT_EQ(topics(store, "#", kNow + 1s), (Names{"late", "replaced"}));
     std::vector<MessagePtr> removed;
-    store.remove_expired(kNow + 1500ms, removed);
+    size_t budget = 10;
+    store.remove_expired(kNow + 1500ms, budget, removed);
+    EXPECT_EQ(budget, 9u);
     ASSERT_EQ(removed.size(), 1u);
     EXPECT_EQ(removed[0]->topic, "soon");
     EXPECT_EQ(store.count(), 2u);
     EXPECT_EQ(store.next_expiry(), kNow + 2s);
+}
+
+TEST(RetainedStoreTest, WhatWasReplacedOrRemovedIsNotWaitedFor) {
+    RetainedStore store(1);
+    store.set(message("t", "x", kNow + 1s));
+    store.set(message("t", "y", kNow + 3s));
+    EXPECT_EQ(store.next_expiry(), kNow + 3s);
+    store.set(message("t", "z"));
+    EXPECT_EQ(store.next_expiry(), base::kNever);
+    store.set(message("u", "x", kNow + 1s));
+    store.erase("u");
+    EXPECT_EQ(store.next_expiry(), base::kNever);
+}
+
+TEST(RetainedStoreTest, NotMoreExpireThanTheBudgetSays) {
+    RetainedStore store(1);
+    for (int i = 0; i < 10; ++i) {
+        store.set(message(std::to_string(i), "x", kNow + std::chrono::seconds(i)));
+    }
+    std::vector<MessagePtr> removed;
+    size_t budget = 3;
+    store.remove_expired(kNow + 6s, budget, removed);
+    EXPECT_EQ(budget, 0u);
+    ASSERT_EQ(removed.size(), 3u);
+    EXPECT_EQ(removed[2]->topic, "2");
+    EXPECT_EQ(store.next_expiry(), kNow + 3s);
 }
 
 TEST(RetainedStoreTest, AgreesWithTheNaiveMatcher) {

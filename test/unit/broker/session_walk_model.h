@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,6 +17,9 @@ constexpr uint32_t kShortExpiry = 20;   // seconds; time goes on by parts of one
 constexpr uint32_t kLongExpiry = 5000;  // also what sessions of 3.x get
 constexpr uint16_t kMaxInflight = 7;
 
+inline constexpr const char* kTopics[] = {"a", "a/b", "a/c", "b"};
+inline constexpr const char* kFilters[] = {"a", "a/+", "a/#", "+", "#", "b", "+/b"};
+
 inline unsigned long setting(const char* name, unsigned long otherwise) {
     const char* value = std::getenv(name);
     return value != nullptr ? std::strtoul(value, nullptr, 10) : otherwise;
@@ -27,6 +31,7 @@ struct Expected {
     std::string topic;
     Qos qos = Qos::k0;
     uint64_t batch = 0;  // of the store; 0: the session is not persistent
+    base::MonoTime expires = base::kNever;
 };
 
 // What a client is publishing.
@@ -35,7 +40,8 @@ struct Outgoing {
     std::string topic;
     std::string payload;
     Qos qos = Qos::k1;
-    bool released = false;  // QoS 2: PUBREC came
+    std::optional<uint32_t> expiry;  // seconds; not of QoS 0
+    bool released = false;           // QoS 2: PUBREC came
 };
 
 // A QoS 2 PUBLISH as the broker must remember it.
@@ -56,6 +62,16 @@ struct ModelSession {
     std::set<uint16_t> incomplete;           // QoS 2 identifiers whose PUBREL has not come
     std::deque<Outgoing> outgoing;
     std::map<uint16_t, Remembered> remembered;
+
+    // What expired before `payload` came instead.
+    size_t skip_expired(ByteView payload, base::MonoTime now) {
+        size_t before = expected.size();
+        while (!expected.empty() && expected.front().expires <= now &&
+               expected.front().payload != payload) {
+            expected.pop_front();
+        }
+        return before - expected.size();
+    }
 };
 
 struct Walker {
@@ -66,6 +82,12 @@ struct Walker {
     std::deque<std::pair<Qos, uint16_t>> acks;  // not sent yet
     size_t receive_maximum = 65535;
     size_t last_packet_id = 0;
+
+    void lose_connection() {
+        online = false;
+        expected_qos0.clear();
+        acks.clear();
+    }
 };
 
 }  // namespace pgmqtt::broker

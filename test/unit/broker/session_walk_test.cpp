@@ -18,14 +18,7 @@ namespace {
 
 class SessionWalkTest : public BrokerTest {
    protected:
-    static constexpr const char* kTopics[] = {"a", "a/b", "a/c", "b"};
-    static constexpr const char* kFilters[] = {"a", "a/+", "a/#", "+", "#", "b", "+/b"};
-
     size_t pick(size_t below) { return random_() % below; }
-    uint64_t stored() const {
-        return unstored_.empty() ? last_batch_ : unstored_.front().first - 1;
-    }
-
     void walk(unsigned seed, size_t steps);
     void step();
     void act(Walker& walker);
@@ -43,7 +36,7 @@ class SessionWalkTest : public BrokerTest {
     void unsubscribe(Walker& walker);
     void publish(Walker& walker);
     void send_publish(Walker& walker, Outgoing& outgoing, bool dup);
-    void expect(const std::string& topic, const std::string& payload, Qos qos);
+    void expect(const Outgoing& outgoing);
     void read(Walker& walker, size_t count);
     void read_publish(Walker& walker);
     void read_ack(Walker& walker);
@@ -55,6 +48,7 @@ class SessionWalkTest : public BrokerTest {
     size_t next_payload_ = 0;
     uint64_t session_batch_ = 0;  // the model does not know sessions half stored
     size_t delivered_ = 0;
+    size_t expired_ = 0;
     size_t crashes_ = 0;
 };
 
@@ -127,9 +121,7 @@ void SessionWalkTest::send_again(Walker& walker) {
 // The connection is gone, and with it what depends on it.
 void SessionWalkTest::gone(Walker& walker) {
     ModelSession& session = walker.session;
-    walker.online = false;
-    walker.expected_qos0.clear();
-    walker.acks.clear();
+    walker.lose_connection();
     if (session.expiry == 0) {
         session = {};
     } else {
@@ -176,9 +168,7 @@ void SessionWalkTest::crash() {
         ModelSession& session = walker.session;
         bool connected = walker.client != nullptr;
         walker.client = nullptr;
-        walker.online = false;
-        walker.expected_qos0.clear();
-        walker.acks.clear();
+        walker.lose_connection();
         if (!session.persistent || (connected && session.expiry == 0)) {
             session = {};
             continue;
@@ -254,8 +244,9 @@ void SessionWalkTest::publish(Walker& walker) {
     outgoing.qos = static_cast<Qos>(pick(3));
     if (outgoing.qos == Qos::k0) {
         walker.client->publish(outgoing.topic, outgoing.payload);
-        return expect(outgoing.topic, outgoing.payload, Qos::k0);
+        return expect(outgoing);
     }
+    if (pick(3) == 0) outgoing.expiry = 1 + pick(10);
     walker.last_packet_id = walker.last_packet_id % 60000 + 1;
     outgoing.packet_id = static_cast<uint16_t>(walker.last_packet_id);
     walker.session.outgoing.push_back(outgoing);
@@ -269,31 +260,34 @@ void SessionWalkTest::send_publish(Walker& walker, Outgoing& outgoing, bool dup)
     // identifier that the new one gets.
     bool is_known = outgoing.qos == Qos::k2 && session.remembered.contains(outgoing.packet_id);
     if (dup && !is_known) outgoing.payload += "'";
+    if (walker.client->version() != Version::k5) outgoing.expiry.reset();
     walker.client->publish_as(outgoing.packet_id, outgoing.topic, outgoing.payload, outgoing.qos,
-                              dup);
+                              dup, outgoing.expiry);
     if (outgoing.qos == Qos::k2) {
         bool is_new =
             session.remembered.try_emplace(outgoing.packet_id, Remembered{last_batch_, 0}).second;
         if (!is_new) return;
     }
-    expect(outgoing.topic, outgoing.payload, outgoing.qos);
+    expect(outgoing);
 }
 
-void SessionWalkTest::expect(const std::string& topic, const std::string& payload, Qos qos) {
+void SessionWalkTest::expect(const Outgoing& outgoing) {
     for (Walker& walker : walkers_) {
         int granted = -1;
         for (const auto& [filter, filter_qos] : walker.session.filters) {
-            if (!mqtt::topic_matches(filter, topic)) continue;
+            if (!mqtt::topic_matches(filter, outgoing.topic)) continue;
             granted = std::max(granted, static_cast<int>(filter_qos));
         }
         if (granted < 0) continue;
-        Qos received = std::min(qos, static_cast<Qos>(granted));
-        if (received == Qos::k0) {
-            if (walker.online) walker.expected_qos0.push_back({payload, topic, received, 0});
-        } else {
-            uint64_t batch = walker.session.persistent ? last_batch_ : 0;
-            walker.session.expected.push_back({payload, topic, received, batch});
+        Expected expected{outgoing.payload, outgoing.topic};
+        expected.qos = std::min(outgoing.qos, static_cast<Qos>(granted));
+        if (expected.qos == Qos::k0) {
+            if (walker.online) walker.expected_qos0.push_back(expected);
+            continue;
         }
+        if (walker.session.persistent) expected.batch = last_batch_;
+        if (outgoing.expiry) expected.expires = now_.mono + std::chrono::seconds(*outgoing.expiry);
+        walker.session.expected.push_back(expected);
     }
 }
 
@@ -316,6 +310,7 @@ void SessionWalkTest::read_publish(Walker& walker) {
         return;
     }
     if (publish.qos == Qos::k1 && publish.dup && latest == publish.payload) return;
+    expired_ += session.skip_expired(publish.payload, now_.mono);
     ASSERT_FALSE(session.expected.empty()) << publish.payload;
     const Expected& next = session.expected.front();
     ASSERT_EQ(publish.payload, next.payload);
@@ -457,6 +452,7 @@ void SessionWalkTest::finish() {
         }
     }
     for (Walker& walker : walkers_) {
+        walker.session.skip_expired("", now_.mono);
         EXPECT_TRUE(walker.session.expected.empty());  // nothing lost
         EXPECT_TRUE(walker.expected_qos0.empty());
         EXPECT_TRUE(walker.session.outgoing.empty());
@@ -488,6 +484,7 @@ void SessionWalkTest::walk(unsigned seed, size_t steps) {
     }
     finish();
     EXPECT_GT(delivered_, steps / 10);
+    EXPECT_GT(expired_, steps / 1000);
     std::printf("%zu steps, %zu deliveries, %zu crashes\n", steps, delivered_, crashes_);
 }
 

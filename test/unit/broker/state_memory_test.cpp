@@ -84,6 +84,27 @@ TEST_F(StateMemoryTest, ManyLargeWillsAreRefused) {
     EXPECT_LT(taken, 36);
 }
 
+// All of it counts, by the one formula for messages.
+TEST_F(StateMemoryTest, WillsWithLargePropertiesAreRefused) {
+    std::string text(60000, 'p');
+    ConnectOptions options;
+    options.will.emplace();
+    options.will->topic = "will";
+    mqtt::Properties& properties = options.will->properties;
+    for (auto* property : {&properties.content_type, &properties.response_topic}) {
+        properties = {};
+        *property = text;
+        start();
+        int taken = 0;
+        for (int i = 0; i < 100; ++i) {
+            Client& client = dial("c" + std::to_string(i), options);
+            if (client.next<mqtt::Connack>().code == 0) ++taken;
+        }
+        EXPECT_GT(taken, 25);
+        EXPECT_LT(taken, 36);
+    }
+}
+
 TEST_F(StateMemoryTest, SmallerLimitsTakeNothingAwayAtARestart) {
     ConnectOptions options;
     options.properties.session_expiry_interval = 1000;
