@@ -69,5 +69,6 @@ help:
 	@echo 'make loadtest      the load generator, build/loadtest'
 	@echo 'make check-profile  the folding and drawing of profiles'
 	@echo 'make bench-store  what the queue costs the store worker'
+	@echo 'make bench-durability  what the values of pgmqtt.durability cost'
 	@echo 'make lint          include edges, GUC table, orphan files, formatting'
 	@echo 'bash test/run.sh   install what the tests need and run all of them'

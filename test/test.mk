@@ -144,6 +144,11 @@ check-wire: all
 check-crash: all
 	$(PYTEST) -s $(or $(T),test/crash)
 
+# pgmqtt.durability: rates, latency and WAL.
+.PHONY: bench-durability
+bench-durability: all loadtest
+	/usr/bin/python3 test/bench/durability_bench.py
+
 lint:
 	$(PYTEST) -rP test/lint
 

@@ -24,7 +24,7 @@ std::string& Outbox::tail() {
     return chunks_.back().owned;
 }
 
-void Outbox::append_shared(std::shared_ptr<const std::string> owner, ByteView bytes) {
+void Outbox::append_shared(std::shared_ptr<const void> owner, ByteView bytes) {
     if (bytes.empty()) return;
     if (!chunks_.empty()) sealed_ += chunks_.back().bytes().size();
     Chunk& chunk = chunks_.emplace_back();

@@ -21,7 +21,7 @@ class Outbox {
     std::string& tail();
 
     // Appends without copying; `owner` keeps `bytes` alive until they are sent.
-    void append_shared(std::shared_ptr<const std::string> owner, ByteView bytes);
+    void append_shared(std::shared_ptr<const void> owner, ByteView bytes);
 
     // Bytes not yet consumed.
     size_t size() const;
@@ -39,8 +39,8 @@ class Outbox {
 
    private:
     struct Chunk {
-        std::string owned;                          // used when `shared` is null
-        std::shared_ptr<const std::string> shared;  // keeps `view` alive
+        std::string owned;                   // used when `shared` is null
+        std::shared_ptr<const void> shared;  // keeps `view` alive
         ByteView view;
         ByteView bytes() const { return shared ? view : ByteView(owned); }
     };

@@ -33,8 +33,9 @@ void Broker::loaded(Now now) {
 void Broker::accepted(ConnectionId connection, Peer peer, Now now) {
     state_->accepted(connection, std::move(peer), now);
 }
-size_t Broker::received(ConnectionId connection, base::ByteView bytes, Now now) {
-    return state_->received(connection, bytes, now);
+size_t Broker::received(ConnectionId connection, base::ByteView bytes, Now now,
+                        base::Input* input) {
+    return state_->received(connection, bytes, now, input);
 }
 void Broker::disconnected(ConnectionId connection, Now now) {
     state_->disconnected(connection, now);

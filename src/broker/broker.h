@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input.h"
 #include "base/outbox.h"
 #include "base/time.h"
 #include "broker/client_record.h"
@@ -73,7 +74,8 @@ class Broker {
 
     // Bytes in order of arrival. Returns how many were consumed: less than all when a packet is
     // incomplete, when the connection is paused (paused() is true) or closing.
-    size_t received(ConnectionId connection, base::ByteView bytes, Now now);
+    size_t received(ConnectionId connection, base::ByteView bytes, Now now,
+                    base::Input* input = nullptr);
 
     // The transport is gone, for whatever reason. The broker forgets the id.
     void disconnected(ConnectionId connection, Now now);

@@ -108,7 +108,7 @@ bool Broker::State::send_now(Connection& c, const Target& target, Delivery& deli
     }
     if (shared) {
         const MessagePtr& message = route_message();
-        c.outbox.append_shared({message, &message->payload}, message->payload);
+        c.outbox.append_shared(message, message->payload());
     }
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, publish.topic);
     count_publish(c, publish.payload.size());

@@ -5,7 +5,7 @@ namespace pgmqtt::broker {
 MessagePtr make_message(const MessageView& stored, base::Now now) {
     auto message = std::make_shared<Message>();
     message->topic = stored.topic;
-    message->payload = stored.payload;
+    message->copy_payload(std::string(stored.payload));
     message->properties = stored.properties;
     message->qos = stored.qos;
     message->retain = stored.retain;

@@ -2,9 +2,12 @@
 // receivers, or a will that waits for its moment.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/input.h"
 #include "base/time.h"
 #include "broker/batch.h"
 #include "broker/deadline_heap.h"
@@ -20,7 +23,6 @@ struct Message {
     }
 
     std::string topic;
-    std::string payload;
     std::string properties;  // mqtt::encode_message_properties
     mqtt::Qos qos = mqtt::Qos::k0;
     bool retain = false;
@@ -35,11 +37,25 @@ struct Message {
     bool superseded = false;
     uint32_t expiry_place = kNoPlace;  // in the heap of the retained store
 
+    ByteView payload() const { return payload_; }
+    void copy_payload(std::string bytes) {
+        copy_ = std::move(bytes);
+        payload_ = copy_;
+    }
+    // Where it came in.
+    void keep_payload(ByteView bytes, base::KeptInput input) {
+        input_ = std::move(input);
+        payload_ = bytes;
+    }
+
     // What it counts against limits in bytes.
-    size_t bytes() const { return topic.size() + payload.size() + properties.size(); }
+    size_t bytes() const { return topic.size() + payload_.size() + properties.size(); }
 
     // The memory that it takes.
-    uint64_t cost() const { return sizeof(Message) + bytes(); }
+    uint64_t cost() const {
+        return sizeof(Message) + topic.size() + properties.size() +
+               std::max(payload_.size(), input_.held);
+    }
 
     // Counts its memory in `account` as long as it lives, however many share it. Once, when it is
     // complete.
@@ -53,10 +69,13 @@ struct Message {
     bool expired(base::MonoTime now) const { return expires <= now; }
 
     MessageView view() const {
-        return {topic, payload, qos, retain, properties, received_at, expires_at};
+        return {topic, payload_, qos, retain, properties, received_at, expires_at};
     }
 
    private:
+    ByteView payload_;  // in one of these two
+    std::string copy_;
+    base::KeptInput input_;
     uint64_t* account_ = nullptr;
     uint64_t charged_ = 0;
 };

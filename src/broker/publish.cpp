@@ -30,7 +30,8 @@ void Broker::State::handle_publish(Connection& c, mqtt::Publish& publish, Now no
                   .refusable = qos != Qos::k0 && is_v5,
                   .has_properties = is_v5,
                   .encoded_properties = {},
-                  .received_at = now.wall};
+                  .received_at = now.wall,
+                  .input = input_};
     Routed routed = route(publish, origin, now);
 
     if (routed.pending != Pending::kNone && pending_.bytes() > config_.max_pending_bytes) {

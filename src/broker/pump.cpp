@@ -134,7 +134,7 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
     const Message& message = *kept;
     mqtt::Publish& publish = outgoing_;
     publish.topic = message.topic;
-    publish.payload = message.payload;
+    publish.payload = message.payload();
     publish.qos = delivery.qos;
     publish.retain = delivery.retain;
     publish.dup = delivery.may_be_sent;  // [MQTT-3.3.1-1]
@@ -163,14 +163,14 @@ bool Broker::State::send_kept(Connection& c, const Delivery& delivery, uint16_t 
         count_dropped(*c.session, counters_.dropped_too_large);
         return false;
     }
-    if (message.payload.size() >= Route::kSharedPayload) {
+    if (message.payload().size() >= Route::kSharedPayload) {
         mqtt::encode_publish_head(publish, c.version, c.outbox.tail());
-        c.outbox.append_shared({kept, &kept->payload}, kept->payload);
+        c.outbox.append_shared(kept, kept->payload());
     } else {
         mqtt::encode(publish, c.version, c.outbox.tail());
     }
     if (alias.alias != 0 && !alias.known) c.outgoing_aliases.define(alias.alias, message.topic);
-    count_publish(c, message.payload.size());
+    count_publish(c, message.payload().size());
     sent(c, size);
     return true;
 }

@@ -16,8 +16,9 @@ constexpr unsigned kTypeShift = 4;
 
 }  // namespace
 
-size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
+size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now, base::Input* input) {
     begin_input(now);
+    input_ = input;
     Connection* c = find(id);
     if (c == nullptr || c->phase == Phase::kClosing) return bytes.size();
     size_t consumed = 0;
@@ -36,7 +37,10 @@ size_t Broker::State::received(ConnectionId id, ByteView bytes, Now now) {
             protocol_error(*c, state.error().reason, state.error().detail);
             break;
         }
-        if (*state == mqtt::FrameState::kIncomplete) break;
+        if (*state == mqtt::FrameState::kIncomplete) {
+            if (input_ != nullptr && frame.size > 0) input_->expect(frame.size);
+            break;
+        }
         consumed += frame.size;
         ++counters_.packets_in;
         handle(*c, frame, now);

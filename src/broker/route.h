@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input.h"
 #include "broker/message.h"
 #include "broker/pending.h"
 #include "broker/session.h"
@@ -24,6 +25,7 @@ struct Origin {
     bool has_properties = true;                  // false: surely none, it came by 3.1 or 3.1.1
     std::optional<ByteView> encoded_properties;  // when they are at hand already
     base::WallTime received_at{};
+    base::Input* input = nullptr;  // that shows the packet
 };
 
 // What became of it.
@@ -61,11 +63,14 @@ struct Variant {
 struct Route {
     // Payloads of this size or more are shared between outboxes instead of copied.
     static constexpr size_t kSharedPayload = 4096;
+    // Payloads of this size or more are not copied, where their bytes can stay.
+    static constexpr size_t kKeptPayload = 32 << 10;
 
     uint64_t number = 0;
     mqtt::Publish* publish = nullptr;  // qos, retain and packet_id change from receiver to receiver
     mqtt::Qos qos = mqtt::Qos::k0;     // as published
     bool retain = false;
+    base::Input* input = nullptr;  // that shows the payload; null: somebody else has it
     base::Now now{};
     base::WallTime received_at{};
     base::WallTime expires_at = base::WallTime::max();

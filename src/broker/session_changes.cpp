@@ -4,13 +4,18 @@
 
 namespace pgmqtt::broker {
 
-bool SessionNetEffect::must_be_flushed(Durability of_state) const {
-    auto is_durable = [](const auto& row) { return row.durability == Durability::kDurable; };
-    if (std::any_of(messages.begin(), messages.end(), is_durable)) return true;
-    if (of_state != Durability::kDurable) return false;
-    return !ended_sessions.empty() || !sessions.empty() || !subscriptions.empty() ||
-           !unsubscribed.empty() || !received.empty() || !released.empty() ||
-           std::any_of(deliveries.begin(), deliveries.end(), is_durable);
+Durability SessionNetEffect::awaited(Durability of_state) const {
+    Durability logged_state = std::min(of_state, Durability::kAsync);
+    Durability most = Durability::kUnlogged;
+    if (!ended_sessions.empty() || !sessions.empty() || !subscriptions.empty() ||
+        !unsubscribed.empty() || !received.empty() || !released.empty())
+        most = logged_state;
+    for (const Message& row : messages) most = std::min(most, row.durability);
+    for (const Delivery& row : deliveries) {
+        if (row.durability == Durability::kUnlogged) continue;
+        most = std::min(most, std::max(row.durability, logged_state));
+    }
+    return most;
 }
 
 template <class Row, class RowKey, class Hash>

@@ -59,9 +59,10 @@ struct SessionNetEffect {
     std::vector<Packet> released;
     std::vector<Moved> moved;
 
-    // Whether somebody waits for more than a commit: for its flush. Ends of deliveries nobody waits
-    // for; a message says by itself what it needs, and the rest needs what pgmqtt.durability says.
-    bool must_be_flushed(Durability of_state) const;
+    // The most that somebody waits for: kDurable, kAsync, or kUnlogged, which is nothing but the
+    // commit. Ends of deliveries nobody waits for; a message says by itself what it needs, and the
+    // rest, which is logged in any case, needs what pgmqtt.durability says.
+    Durability awaited(Durability of_state) const;
 };
 
 class SessionChanges {

@@ -46,7 +46,7 @@ class Broker::State {
     const Counters& counters();
 
     // --- received.cpp: bytes to packets
-    size_t received(ConnectionId id, ByteView bytes, Now now);
+    size_t received(ConnectionId id, ByteView bytes, Now now, base::Input* input);
 
     // --- connect.cpp
     void authenticated(ConnectionId id, const AuthVerdict& verdict, Now now);
@@ -154,6 +154,7 @@ class Broker::State {
     void hand_to_sinks(const Origin& origin, Routed& routed);
     Pending::PublishId pending_of(Routed& routed);
     const MessagePtr& route_message();
+    void keep_payload(Message& message);
     MessageView route_view();
     ByteView route_properties();
     size_t route_bytes();
@@ -449,9 +450,10 @@ class Broker::State {
     size_t search_budget_ = kSearchSteps;
 
     // Scratch, reused.
-    mqtt::Publish publish_;   // being decoded
-    mqtt::Packet packet_;     // being decoded
-    mqtt::Publish outgoing_;  // being encoded, from a kept message
+    base::Input* input_ = nullptr;  // that shows what received() works on
+    mqtt::Publish publish_;         // being decoded
+    mqtt::Packet packet_;           // being decoded
+    mqtt::Publish outgoing_;        // being encoded, from a kept message
     std::string bytes_;
     Route route_;
     std::vector<FinishedPublish> finished_;

@@ -47,7 +47,7 @@ enum class StoreKind : uint8_t {
 // log, kUnlogged has another.
 enum class Durability : uint8_t {
     kDurable = 1,  // committed and flushed
-    kAsync,        // committed
+    kAsync,        // committed, and the operating system has it
     kUnlogged,     // written to tables that survive a clean restart only
 };
 

@@ -45,10 +45,10 @@ void Broker::State::refresh_sys() {
     describe_sys_topics(counters(), load_, uptime, [&](ByteView topic, std::string text) {
         if (index == sys_values_.size()) sys_values_.emplace_back();
         SysValue& value = sys_values_[index++];
-        if (value.message && value.message->payload == text) return;
+        if (value.message && value.message->payload() == text) return;
         auto message = std::make_shared<Message>();
         message->topic = topic;
-        message->payload = std::move(text);
+        message->copy_payload(std::move(text));
         message->retain = true;
         message->received_at = now_.wall;
         message->charge(message_bytes_);
@@ -89,7 +89,7 @@ void Broker::State::publish_sys() {
 void Broker::State::tell(const Message& value) {
     mqtt::Publish publish;
     publish.topic = value.topic;
-    publish.payload = value.payload;
+    publish.payload = value.payload();
     publish.retain = true;  // for Retain As Published
     Origin origin;
     origin.is_sys = true;

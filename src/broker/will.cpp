@@ -11,7 +11,7 @@ namespace pgmqtt::broker {
 MessagePtr Broker::State::will_message(const Connection& c, const mqtt::Will& will) const {
     auto message = std::make_shared<Message>();
     message->topic = will.topic;
-    message->payload = will.payload;
+    message->copy_payload(std::string(will.payload));
     message->qos = will.qos;
     message->retain = will.retain;
     message->received_at = now_.wall;

@@ -16,6 +16,7 @@ extern "C" {
 #include "mqtt/codec.h"
 #include "mqtt/topic.h"
 #include "pg/datum.h"
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/properties.h"
 #include "pg/settings.h"
@@ -117,7 +118,10 @@ Evaluator::Outcome Evaluator::run_batch() {
     pg::TransactionOptions options;
     options.read_only = true;
     options.activity = "evaluating mappings";
-    pg::Status status = pg::transaction(options, [this, &outcome] { outcome = evaluate(); });
+    pg::Status status = pg::transaction(options, [this, &outcome] {
+        outcome = evaluate();
+        pg::failpoint_in_guard(pg::Failpoint::kCdcEvaluate);
+    });
     end_transaction();
     if (!status.ok()) {
         pg::log(WARNING, "could not evaluate mappings, will try again", status.error());
@@ -130,6 +134,7 @@ Evaluator::Outcome Evaluator::run_batch() {
             return Outcome::kRetry;
         }
     }
+    pg::failpoint(pg::Failpoint::kCdcPublish);
     publish_staged();
     log_.discard(done_to_);
     return outcome;

@@ -13,6 +13,7 @@ extern "C" {
 #include "cdc/source.h"
 #include "cdc/status.h"
 #include "cdc/wal_reader.h"
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/transaction.h"
@@ -339,6 +340,7 @@ void Stream::confirm() {
     // mapped table in a busy database does not hold back WAL.
     XLogRecPtr done = publisher_.done();
     if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
+    if (publisher_.done() > decoder_.confirmed()) pg::failpoint(pg::Failpoint::kCdcConfirm);
     pg::Status status = decoder_.confirm(done);
     if (status.ok() && Clock::now() >= save_at_) {
         status = decoder_.save();

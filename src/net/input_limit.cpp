@@ -15,6 +15,12 @@ size_t Server::State::input_share() const {
     return std::max(limits.max_input_total / 2 / std::max<size_t>(table.size(), 1), kMovedInput);
 }
 
+// Room for the rest of a packet, found at once: finding it step by step copies what is there.
+size_t Server::State::room_for(size_t arrived) const {
+    if (arrived < kMovedInput || input_bytes > limits.max_input_total / kBelieved) return 0;
+    return std::min({expected_, kBelieved * arrived, limits.max_input});
+}
+
 bool Server::State::may_read(uint32_t slot) {
     Connection& c = table.at(slot);
     const bool may = has_input_room() || slot == favoured_ || c.input.size() <= input_share();

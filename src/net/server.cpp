@@ -58,6 +58,13 @@ int Server::linger_deadline_ms() const {
     return state_->deadline_ms();
 }
 
+void Server::expect(size_t size) {
+    state_->expect(size);
+}
+base::KeptInput Server::keep(size_t bytes) {
+    return state_->keep(bytes);
+}
+
 size_t Server::connections() const {
     return state_->table.size();
 }

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "base/input.h"
 #include "base/outbox.h"
 #include "base/result.h"
 
@@ -71,7 +72,7 @@ struct ListenAddress {
     TransportFactory transport = nullptr;  // of connections accepted from now on; null: TCP
 };
 
-class Server {
+class Server : public base::Input {
    public:
     explicit Server(const Limits& limits);
     ~Server();
@@ -109,6 +110,10 @@ class Server {
     // Until turn() is due though poll_fd() is not readable: a lingering connection's end, or
     // another try to accept after descriptors ran out; -1: never.
     int linger_deadline_ms() const;
+
+    // Inside on_bytes(), of the bytes that are shown.
+    void expect(size_t size) override;
+    base::KeptInput keep(size_t bytes) override;
 
     size_t connections() const;
     size_t input_bytes() const;  // buffered, all connections

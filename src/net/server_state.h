@@ -27,6 +27,9 @@ inline constexpr size_t kMovedInput = 4 << 10;
 // What it takes when there is little room for input.
 inline constexpr size_t kScarceReadBytes = 4 << 10;
 inline constexpr size_t kScratchBytes = kMovedInput + kReadBytes;
+// A packet's announced length is believed up to this many times what has arrived of it, as long as
+// that could not exceed Limits::max_input_total if all did the same.
+inline constexpr size_t kBelieved = 8;
 
 class Server::State {
    public:
@@ -42,6 +45,8 @@ class Server::State {
     void resume(ConnectionId id);
     void close(ConnectionId id);
     int deadline_ms() const;
+    void expect(size_t size) { expected_ = size; }
+    base::KeptInput keep(size_t bytes);
 
     Limits limits;
     Poller poller;
@@ -89,6 +94,7 @@ class Server::State {
     void fail(uint32_t slot, int error) noexcept;
 
     // input_limit.cpp: Limits::max_input_total
+    size_t room_for(size_t arrived) const;
     bool has_input_room() const;
     size_t input_share() const;
     bool may_read(uint32_t slot);
@@ -109,8 +115,10 @@ class Server::State {
     uint32_t favoured_ = ConnectionTable::kNone;  // read all the same
     base::MonoTime favoured_until_{};
 
-    std::unique_ptr<char[]> scratch_;  // what idle connections would each need for reading
-    int reserve_fd_;                   // given up to accept and refuse when there are none left
+    InputBuffer* shown_in_place_ = nullptr;  // while a handler looks at it
+    size_t expected_ = 0;                    // what it then said
+    std::unique_ptr<char[]> scratch_;        // what idle connections would each need for reading
+    int reserve_fd_;  // given up to accept and refuse when there are none left
     base::MonoTime retry_accept_at_ = base::kNever;  // while accepting is suspended
 };
 

@@ -109,17 +109,27 @@ size_t Server::State::read_once(uint32_t slot, size_t budget, Handler& handler) 
 
 void Server::State::show(uint32_t slot, base::ByteView bytes, bool in_place, Handler& handler) {
     Connection& c = table.at(slot);
+    shown_in_place_ = in_place ? &c.input : nullptr;
+    expected_ = 0;
     const size_t consumed = std::min(handler.on_bytes(table.id_of(slot), bytes), bytes.size());
+    shown_in_place_ = nullptr;
     if (c.phase != Phase::kOpen) return;
+    const size_t room = room_for(bytes.size() - consumed);
     if (in_place) {
         c.input.consume(consumed);
+        if (room > 0) c.input.prepare(room);
     } else {
-        c.input.assign(bytes.substr(consumed));
+        c.input.assign(bytes.substr(consumed), room);
     }
     // Left by a handler that paused, the rest may be many packets; otherwise it is part of one.
     if (c.input.size() > limits.max_input && !c.paused && !c.show_again) {
         finish(slot, "packet too large");
     }
+}
+
+base::KeptInput Server::State::keep(size_t bytes) {
+    if (shown_in_place_ == nullptr || bytes < shown_in_place_->capacity() / 2) return {};
+    return {shown_in_place_->keep(), shown_in_place_->capacity()};
 }
 
 void Server::State::note_read(uint32_t slot, const IoResult& result) {

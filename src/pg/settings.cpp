@@ -218,9 +218,9 @@ const EnumSetting kEnums[] = {
      "\"reject\" refuses the publish, \"disconnect\" ends the slow client's session."},
     {"pgmqtt.durability", &settings.durability, kDurable, kDurabilityOptions,
      "What the acknowledgement of a QoS 1 or 2 message promises.",
-     "\"durable\": it is committed and flushed; \"async\": committed; \"unlogged\": it is in a "
-     "table "
-     "that survives a clean restart only."},
+     "\"durable\": it is committed and flushed; \"async\": committed and written; \"unlogged\": it "
+     "is "
+     "in a table that survives a clean restart only."},
     {"pgmqtt.log_level", &settings.log_level, LOG, kLogLevelOptions,
      "Most detailed messages that pgmqtt itself writes to the server log.", nullptr},
 };

@@ -11,6 +11,7 @@ extern "C" {
 #include <cstring>
 #include <new>
 
+#include "pg/failpoint.h"
 #include "pg/queue.h"
 #include "pg/settings.h"
 
@@ -36,6 +37,7 @@ void start_up() {
         initialize_link_memory(memory + CACHELINEALIGN(sizeof(Shared)));
     }
     LWLockRelease(AddinShmemInitLock);
+    if (!found) arm_failpoint();
 }
 
 #if PG_VERSION_NUM >= 150000

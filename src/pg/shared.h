@@ -87,6 +87,9 @@ struct Shared {
     std::atomic<uint64_t> store_batches;
     std::atomic<uint64_t> store_records;
 
+    // How often the armed failpoint was passed. See pg/failpoint.h.
+    std::atomic<uint64_t> failpoint_hits;
+
     // Segments of backends that wait for the broker to take them up; 0: free. See pg/inquiry.h.
     std::atomic<uint32_t> inquiries[16];
 

@@ -2,12 +2,15 @@
 
 extern "C" {
 #include <access/xact.h>
+#include <access/xlog.h>
 #include <executor/spi.h>
 #include <storage/latch.h>
 #include <utils/backend_status.h>
 #include <utils/memutils.h>
 #include <utils/snapmgr.h>
 }
+
+#include "pg/wal.h"
 
 namespace pgmqtt::pg {
 namespace {
@@ -26,11 +29,12 @@ void set_local(const char* name, const char* value) {
 void run_and_commit(void* arg) {
     const Run& run = *static_cast<Run*>(arg);
     MemoryContext outer = CurrentMemoryContext;
+    XLogRecPtr last_commit = XactLastCommitEnd;
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
     if (run.options->activity != nullptr)
         pgstat_report_activity(STATE_RUNNING, run.options->activity);
-    if (run.options->async_commit) set_local("synchronous_commit", "off");
+    if (run.options->wait != CommitWait::kFlush) set_local("synchronous_commit", "off");
     if (run.options->read_only) XactReadOnly = true;
     SPI_connect();
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -43,6 +47,8 @@ void run_and_commit(void* arg) {
     PopActiveSnapshot();
     CommitTransactionCommand();
     MemoryContextSwitchTo(outer);
+    bool wrote = XactLastCommitEnd != last_commit;
+    if (wrote && run.options->wait != CommitWait::kNothing) write_wal(XactLastCommitEnd);
 }
 
 // A transaction that can be neither committed nor aborted leaves the process in no state to go on.
@@ -136,7 +142,8 @@ bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void*
     if (thrown) std::rethrow_exception(thrown);
     // A cancelled wait for a synchronous standby ends in a commit that nobody else has. Whoever
     // waits for the acknowledgement must not get it.
-    if (committed && cancelled_for_shutdown && !options.async_commit && !options.read_only) {
+    bool waited = options.wait == CommitWait::kFlush && !options.read_only;
+    if (committed && cancelled_for_shutdown && waited) {
         error = make_error(ERRCODE_QUERY_CANCELED, "commit not confirmed because of the shutdown");
         return false;
     }

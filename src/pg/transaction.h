@@ -7,10 +7,18 @@
 
 namespace pgmqtt::pg {
 
+// What a commit waits for, apart from itself.
+enum class CommitWait {
+    // The flush of its WAL, and standbys, as synchronous_commit asks; where that is off, its write.
+    kFlush,
+    // That the operating system has its WAL: the end of any process does not undo it.
+    kWrite,
+    kNothing,
+};
+
 struct TransactionOptions {
     bool read_only = false;
-    // Commit without waiting for the WAL flush, whatever synchronous_commit says.
-    bool async_commit = false;
+    CommitWait wait = CommitWait::kFlush;
     const char* activity = nullptr;  // pg_stat_activity.query while it runs
 };
 

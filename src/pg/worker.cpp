@@ -107,12 +107,16 @@ struct Pin {
     const char* value;
 };
 constexpr Pin kPins[] = {
+    {"role", "none"},
     {"search_path", "pg_catalog, pg_temp"},
     {"default_transaction_read_only", "off"},
     {"default_transaction_isolation", "read committed"},
     {"default_transaction_deferrable", "off"},
     {"lock_timeout", "0"},
     {"statement_timeout", "0"},
+#if PG_VERSION_NUM >= 170000
+    {"transaction_timeout", "0"},
+#endif
     {"row_security", "on"},
     {"session_replication_role", "origin"},
 };

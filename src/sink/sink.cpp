@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
@@ -123,6 +124,7 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
         return pg::transaction({.activity = activity_.c_str()}, [&] {
             limit_lock_waits();
             check_constraints_at_once();
+            pg::failpoint_in_guard(pg::Failpoint::kSinkWrite);
             if (bisect)
                 run.run_bisected();
             else
@@ -130,6 +132,7 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
             for (const Failure& failure : outcome.failures)
                 dead_letters.insert(definition_.name, *batch[failure.index], failure.error,
                                     failure.index == 0 ? head_attempts_ + 1 : 1);
+            pg::failpoint_in_guard(pg::Failpoint::kSinkCommit);
         });
     } catch (const pg::Raised& raised) {
         return base::fail(raised.error());

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
@@ -174,6 +175,7 @@ void Sinks::run_due() {
 
 void Sinks::send_completions() {
     if (completions_.empty()) return;
+    pg::failpoint(pg::Failpoint::kSinkAnswer);
     link_.send(completions_.batch());
     completions_.clear();
 }

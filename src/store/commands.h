@@ -12,6 +12,8 @@ namespace pgmqtt::store {
 
 class Commands {
    public:
+    static constexpr const char* kTables[] = {"command"};
+
     Commands();
 
     // Reads the next ones into `batch` and remembers them as under way. Within a transaction; may

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "pg/failpoint.h"
 #include "pg/transaction.h"
 #include "store/message_row.h"
 
@@ -61,6 +62,7 @@ void Fetches::read(Request& request, QueueLog& logged, QueueLog& unlogged, bool 
     }
     logged_reader.close();
     unlogged_reader.close();
+    pg::failpoint_in_guard(pg::Failpoint::kStoreFetch);
 }
 
 }  // namespace pgmqtt::store

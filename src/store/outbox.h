@@ -13,6 +13,8 @@ namespace pgmqtt::store {
 
 class Outbox {
    public:
+    static constexpr const char* kTables[] = {"outbox", "outbox_commit"};
+
     Outbox();
 
     // Reads the next publishes in commit order into `batch` and remembers them as under way. Within

@@ -13,6 +13,7 @@ extern "C" {
 #include <algorithm>
 #include <unordered_set>
 
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/transaction.h"
 
@@ -68,6 +69,7 @@ pg::Status QueueLog::load() {
                 table.bytes += size_of(pg::table_id(name.queue), ignored);
             }
             read_runs(kind_, loaded.runs);
+            pg::failpoint_in_guard(pg::Failpoint::kStoreLoad);
         });
     if (!status) return status;
     take_over(loaded);
@@ -128,9 +130,11 @@ pg::Status QueueLog::truncate() {
             char sql[256];
             snprintf(sql, sizeof sql, "TRUNCATE pgmqtt.%s, pgmqtt.%s", name.message, name.queue);
             if (SPI_execute(sql, false, 0) < 0) elog(ERROR, "could not run \"%s\"", sql);
+            pg::failpoint_in_guard(pg::Failpoint::kStoreTruncate);
         }
     });
     if (!status) return status;
+    if (count > 0) pg::failpoint(pg::Failpoint::kStoreTruncated);
     for (size_t i = 0; i < count; ++i) index_.begin(ledger_.segments()[i].slot, 0);
     ledger_.drop_oldest(count);
     return status;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
@@ -130,9 +131,16 @@ void Store::take(base::ByteView batch) {
     last_number_ = reader.number();
 }
 
+Store::Clock::time_point Store::due_at() const {
+    Clock::time_point when = Clock::time_point::max();
+    if (!batches_.empty()) when = Clock::time_point{};
+    if (outbox_.delivered()) when = std::min(when, outbox_.retry_at());
+    if (commands_.delivered()) when = std::min(when, commands_.retry_at());
+    return std::max({when, retry_at_, pace_.next()});
+}
+
 bool Store::due() const {
-    if (batches_.empty() && !outbox_.delivered() && !commands_.delivered()) return false;
-    return Clock::now() >= std::max(retry_at_, pace_.next());
+    return Clock::now() >= due_at();
 }
 
 void Store::write_cycle() {
@@ -147,26 +155,32 @@ void Store::write_cycle() {
         not_written(status.error());
 }
 
-bool Store::must_be_flushed(const broker::SessionNetEffect& net) const {
-    auto durability = static_cast<broker::Durability>(pg::settings.durability);
-    bool retained = durability == broker::Durability::kDurable && !retained_changes_.empty();
-    return retained || net.must_be_flushed(durability);
+pg::CommitWait Store::awaited(const broker::SessionNetEffect& net) const {
+    auto of_state = static_cast<broker::Durability>(pg::settings.durability);
+    broker::Durability most = net.awaited(of_state);
+    if (!retained_changes_.empty()) most = std::min({most, of_state, broker::Durability::kAsync});
+    if (most == broker::Durability::kDurable) return pg::CommitWait::kFlush;
+    return most == broker::Durability::kAsync ? pg::CommitWait::kWrite : pg::CommitWait::kNothing;
 }
 
 pg::Status Store::write(const broker::SessionNetEffect& net) {
-    pg::TransactionOptions options{.async_commit = !must_be_flushed(net),
-                                   .activity = "pgmqtt: storing"};
+    pg::TransactionOptions options{.wait = awaited(net), .activity = "pgmqtt: storing"};
     return pg::transaction(options, [this, &net] {
+        pg::failpoint_in_guard(pg::Failpoint::kStoreWrite);
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
         logged_.write();
         unlogged_.write();
         outbox_.remove();
         commands_.remove();
+        if (!net.moved.empty()) pg::failpoint_in_guard(pg::Failpoint::kStoreMove);
+        pg::failpoint_in_guard(pg::Failpoint::kStoreCommit);
     });
 }
 
 void Store::written(const broker::SessionNetEffect& net) {
+    pg::failpoint(pg::Failpoint::kStoreAnswer);
+    if (!net.moved.empty()) pg::failpoint(pg::Failpoint::kStoreMoved);
     logged_.written(net);
     unlogged_.written(net);
     pg::Shared* shared = pg::shared();
@@ -174,6 +188,7 @@ void Store::written(const broker::SessionNetEffect& net) {
         shared->store_batches.fetch_add(batches_.size(), std::memory_order_relaxed);
         if (last_number_ != 0) link_.send(broker::batch_done(BatchKind::kCompletion, last_number_));
         forget_batches();
+        pg::failpoint(pg::Failpoint::kStoreAnswered);
     }
     outbox_.removed();
     commands_.removed();
@@ -260,17 +275,18 @@ void Store::failed(const pg::Error& error) {
 
 template <class Table>
 void Store::fetch(Handover<Table>& handover) {
-    if (!link_.connected() || !handover.has_work() || Clock::now() < retry_at_) return;
+    if (!link_.connected() || !handover.has_work()) return;
+    if (Clock::now() < std::max(retry_at_, handover.retry_at())) return;
     pg::Status status = handover.fetch(link_);
     if (!status) failed(status.error());
 }
 
 long Store::timeout_ms() const {
-    Clock::time_point when = Clock::time_point::max();
-    if (!batches_.empty() || outbox_.delivered() || commands_.delivered())
-        when = std::max(retry_at_, pace_.next());
-    else if (link_.connected() && (outbox_.has_work() || commands_.has_work()))
-        when = retry_at_;
+    Clock::time_point when = due_at();
+    if (link_.connected() && outbox_.has_work())
+        when = std::min(when, std::max(retry_at_, outbox_.retry_at()));
+    if (link_.connected() && commands_.has_work())
+        when = std::min(when, std::max(retry_at_, commands_.retry_at()));
     if (logged_.wants_care() || unlogged_.wants_care()) when = std::min(when, tend_at_);
     if (!logged_.loaded() || !unlogged_.loaded()) when = std::min(when, retry_at_);
     if (fetches_.pending() && retry_at_ > Clock::now()) when = std::min(when, retry_at_);

@@ -14,6 +14,7 @@
 #include "broker/batch.h"
 #include "broker/session_changes.h"
 #include "pg/queue.h"
+#include "pg/transaction.h"
 #include "store/commands.h"
 #include "store/fetches.h"
 #include "store/handover.h"
@@ -43,8 +44,9 @@ class Store {
     void forget_batches();
     void say_what_is_written();
     bool load();
+    Clock::time_point due_at() const;
     bool due() const;
-    bool must_be_flushed(const broker::SessionNetEffect& net) const;
+    pg::CommitWait awaited(const broker::SessionNetEffect& net) const;
     pg::Status write(const broker::SessionNetEffect& net);
     void write_cycle();
     void written(const broker::SessionNetEffect& net);

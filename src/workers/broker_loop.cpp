@@ -10,6 +10,7 @@ extern "C" {
 #include <cstring>
 
 #include "auth/password.h"
+#include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
@@ -69,6 +70,7 @@ BrokerLoop::~BrokerLoop() {
 
 bool BrokerLoop::start(const std::function<bool()>& wait) {
     if (!wait_for_store(wait)) return false;
+    pg::failpoint(pg::Failpoint::kBrokerLoad);
     now_ = base::read_clocks();
     pg::value_or_throw(store::load_retained(
         [this](const broker::MessageView& message) { broker_.load_retained(message, now_); }));
@@ -180,6 +182,7 @@ void BrokerLoop::receive_store() {
         if (!batch.ok()) continue;
         switch (batch.kind()) {
             case BatchKind::kCompletion:
+                pg::failpoint(pg::Failpoint::kBrokerAcknowledge);
                 store_done_ = batch.number();
                 broker_.store_done(store_done_, now_);
                 break;
@@ -252,8 +255,10 @@ void BrokerLoop::carry_out_turn() {
     broker::Turn& turn = broker_.turn();
     for (auto& request : turn.authenticate) authentications_.push_back(std::move(request));
     if (!turn.store.empty()) {
+        pg::failpoint(pg::Failpoint::kBrokerHandOver);
         store_sent_ = broker_.store_batch();
         store_.send(turn.store.finish(store_sent_));
+        pg::failpoint(pg::Failpoint::kBrokerHandedOver);
     }
     if (!turn.fetch.empty()) store_.send(turn.fetch.finish(broker_.fetch_batch()));
     if (!turn.sink.empty()) sink_.send(turn.sink.finish(broker_.sink_batch()));
@@ -343,7 +348,7 @@ void BrokerLoop::on_accepted(base::ConnectionId id, const net::PeerAddress& peer
 }
 
 size_t BrokerLoop::on_bytes(base::ConnectionId id, base::ByteView bytes) {
-    size_t consumed = broker_.received(id, bytes, now_);
+    size_t consumed = broker_.received(id, bytes, now_, &server_);
     if (broker_.paused(id)) server_.pause(id);
     return consumed;
 }

@@ -67,8 +67,9 @@ void run_rounds(uint64_t count, pg::WorkerProcess& process) {
     for (uint64_t i = 0; i < count; ++i) {
         // The caches of the server fill in the first tenth.
         if (i == count / 10) before = memory_in_use();
-        pg::TransactionOptions options{
-            .read_only = i % 2 == 0, .async_commit = i % 3 == 0, .activity = "boundary: rounds"};
+        pg::TransactionOptions options{.read_only = i % 2 == 0,
+                                       .wait = static_cast<pg::CommitWait>(i % 3),
+                                       .activity = "boundary: rounds"};
         (void)pg::transaction(options, [&statement] {
             (void)palloc(100000);
             statement.execute(nullptr);

@@ -4,10 +4,12 @@ Both remember over reconnects what section 4.4 of MQTT 5.0 wants a client to rem
 what was acknowledged and what arrived.
 """
 
+import socket
 import struct
 
 from harness.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, frame, publish_frame
 from harness.rawmqtt import Closed, RawClient
+from harness.waiting import PATIENCE
 
 NOT_FOUND = 0x92
 FOR_EVER = {"session_expiry_interval": 0xFFFFFFFF}
@@ -35,20 +37,30 @@ class SessionClient:
         """Until `wanted` says no, which is asked at every packet, or the broker is gone."""
         try:
             while wanted():
-                self.handle(self._client.receive(timeout=20))
+                self.handle(self._client.receive(timeout=30 * PATIENCE))
         except (Closed, OSError):
             pass
         self._client.close()
+
+    def vanish(self):
+        """From another thread: run() ends."""
+        try:
+            if self._client is not None:
+                self._client.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def handle(self, packet):
         raise NotImplementedError
 
 
 class Publisher(SessionClient):
-    """Numbers its messages from 0 and keeps `window` of them unacknowledged."""
+    """Numbers its messages from 0 and keeps `window` of them unacknowledged; `size` pads them."""
 
-    def __init__(self, client_id, qos, window=20):
+    def __init__(self, client_id, qos, window=20, size=0, topic=None):
         super().__init__(client_id)
+        self._topic = topic or f"crash/{client_id}"
+        self._size = size
         self.acknowledged = set()
         self._qos = qos
         self._window = window
@@ -59,8 +71,8 @@ class Publisher(SessionClient):
         number = self._open[packet_id]
         if number is None:
             return self._client.send(acknowledgement(PUBREL, packet_id))
-        return self._client.send(publish_frame(f"crash/{self.client_id}", str(number), self._qos,
-                                               packet_id=packet_id, dup=dup))
+        return self._client.send(publish_frame(self._topic, str(number).ljust(self._size),
+                                               self._qos, packet_id=packet_id, dup=dup))
 
     def publish(self, more=True):
         """What is open again after a reconnect, then new messages, as many as the window takes."""
@@ -105,15 +117,21 @@ class Subscriber(SessionClient):
     def __init__(self, client_id, topic_filter):
         super().__init__(client_id)
         self.arrived = {}
+        self._seen = {}  # the same as sets
         self._filter = topic_filter
         self._received = set()  # packet identifiers of QoS 2 whose PUBREL has not come
+
+    def has_all(self, publisher):
+        return publisher.acknowledged <= self._seen.get(publisher.client_id, set())
 
     def subscribe(self):
         assert self._client.subscribe(self._filter, 2).codes == b"\x02"
         return self
 
     def _note(self, packet):
-        self.arrived.setdefault(packet.topic.rpartition("/")[2], []).append(int(packet.payload))
+        publisher, number = packet.topic.rpartition("/")[2], int(packet.payload)
+        self.arrived.setdefault(publisher, []).append(number)
+        self._seen.setdefault(publisher, set()).add(number)
 
     def handle(self, packet):
         if packet.type == PUBREL:

@@ -94,6 +94,7 @@ class Server:
         self.port = free_port()
         self.mqtt_port = free_port()
         self.postmaster = None
+        self.variables = {}  # of the postmaster's environment, beside our own
         self._create_extension = create_extension
         self.conf = dict(DEFAULTS)
         if self.tree.knows_setting("output_plugin_libraries"):
@@ -136,7 +137,7 @@ class Server:
             self.postmaster = subprocess.Popen(
                 [str(self.tree.bin / "postgres"), "-D", str(self.data)], cwd="/",
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                **self.tree.user.popen_args)
+                env={**os.environ, **self.variables}, **self.tree.user.popen_args)
         if wait:
             self.wait_for(self.answers, "the server accepts connections", 60)
             if self._create_extension:

@@ -80,6 +80,8 @@ class Client {
     // Payloads of all PUBLISHes that came, which must be all that came; acknowledges QoS 1 and 2.
     std::vector<std::string> payloads();
     bool nothing() const { return inbox_.empty(); }
+    // The size of the packet of which it sent the beginning.
+    size_t expected() const { return expected_; }
 
     // Requests with their answers.
     uint8_t subscribe(ByteView filter, Qos qos = Qos::k0, mqtt::Subscription options = {},
@@ -110,6 +112,7 @@ class Client {
     bool stalled_ = false;
     std::string close_reason_;
     std::string unsent_;
+    size_t expected_ = 0;
     std::string input_;
     std::deque<Received> inbox_;
     std::deque<Received> kept_;  // views into the last ones are still valid

@@ -17,11 +17,25 @@ inline void Client::send_bytes(ByteView bytes) {
     test_.run();
 }
 
+// What it shows can be kept, whatever part of it is.
+struct KeptShowing final : base::Input {
+    explicit KeptShowing(ByteView shown)
+        : bytes(std::make_shared<std::vector<char>>(shown.begin(), shown.end())) {}
+    void expect(size_t size) override { expected = size; }
+    base::KeptInput keep(size_t) override { return {bytes, bytes->size()}; }
+
+    std::shared_ptr<std::vector<char>> bytes;
+    size_t expected = 0;
+};
+
 inline void Client::offer() {
     if (closed_ || unsent_.empty()) return;
-    // A copy on the heap of exactly this size: the sanitizer sees every read past the end.
-    std::vector<char> bytes(unsent_.begin(), unsent_.end());
-    size_t consumed = test_.broker_->received(id_, {bytes.data(), bytes.size()}, test_.now_);
+    // A copy on the heap of exactly this size: the sanitizer sees every read past the end, and of
+    // what should have been kept and was not.
+    KeptShowing input(unsent_);
+    size_t consumed = test_.broker_->received(id_, {input.bytes->data(), input.bytes->size()},
+                                              test_.now_, &input);
+    expected_ = input.expected;
     ASSERT_LE(consumed, unsent_.size());
     unsent_.erase(0, consumed);
 }

@@ -1,3 +1,4 @@
+#include "broker/route.h"
 #include "broker_fixture.h"
 
 namespace pgmqtt::broker {
@@ -152,6 +153,47 @@ TEST_F(PublishTest, WhatFollowsAViolationIsTakenAndNotKept) {
     EXPECT_EQ(broker_->received(client.id(), bytes, now_), bytes.size());
     run();
     EXPECT_EQ(client.next<mqtt::Disconnect>().reason, ReasonCode::kPacketTooLarge);
+}
+
+TEST_F(PublishTest, TheSizeOfAnIncompletePacketIsExpected) {
+    Client& client = connect("c");
+    client.send_bytes(ByteView("\x30\x90\x4E\0\1t", 6));
+    EXPECT_EQ(client.expected(), 3u + 10000);
+    client.send_bytes(std::string(10000 - 3, 'x') + "\x30");  // the next one's size is not known
+    EXPECT_EQ(client.expected(), 0u);
+}
+
+// Of one receiver and of many, sent now and later.
+TEST_F(PublishTest, ALargePayloadStaysWhereItCameIn) {
+    for (const char* id : {"one", "two"}) connect(id).subscribe("t", Qos::k1);
+    ConnectOptions away;
+    away.properties.receive_maximum = 1;
+    Client& late = connect("late", away);
+    late.subscribe("t", Qos::k1);
+    Client& publisher = connect("p");
+    publisher.publish("t", "first", Qos::k1);
+    ASSERT_TRUE(late.next_is<mqtt::Publish>());
+    uint16_t unacknowledged = late.next<mqtt::Publish>().packet_id;
+
+    mqtt::Publish packet;
+    std::string payload(Route::kKeptPayload, 'x');
+    packet.topic = "t";
+    packet.qos = Qos::k1;
+    packet.packet_id = 7;
+    packet.payload = payload;
+    std::string bytes;
+    mqtt::encode(packet, Version::k5, bytes);
+    auto input = std::make_unique<KeptShowing>(bytes);
+    std::weak_ptr<std::vector<char>> shown = input->bytes;
+    ByteView view(input->bytes->data(), input->bytes->size());
+    EXPECT_EQ(broker_->received(publisher.id(), view, now_, input.get()), view.size());
+    input.reset();
+    EXPECT_FALSE(shown.expired());
+    run();
+    EXPECT_FALSE(shown.expired());  // one still waits for it
+    late.puback(unacknowledged);
+    EXPECT_EQ(late.next<mqtt::Publish>().payload, payload);
+    EXPECT_TRUE(shown.expired());
 }
 
 TEST_F(PublishTest, LargePayloadsReachEveryVersion) {

@@ -14,7 +14,7 @@ namespace {
 MessagePtr message(std::string topic) {
     auto made = std::make_shared<Message>();
     made->topic = std::move(topic);
-    made->payload = "x";
+    made->copy_payload("x");
     return made;
 }
 

@@ -20,7 +20,7 @@ MessagePtr message(std::string topic, std::string payload = "x",
                    base::MonoTime expires = base::kNever) {
     auto made = std::make_shared<Message>();
     made->topic = std::move(topic);
-    made->payload = std::move(payload);
+    made->copy_payload(std::move(payload));
     made->expires = expires;
     return made;
 }
@@ -47,7 +47,7 @@ TEST(RetainedStoreTest, KeepsTheLastOfATopic) {
     std::vector<MessagePtr> found;
     store.collect("a", kNow, found);
     ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0]->payload, "2");
+    EXPECT_EQ(found[0]->payload(), "2");
     EXPECT_FALSE(found[0]->superseded);
 }
 

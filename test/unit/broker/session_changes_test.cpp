@@ -23,7 +23,7 @@ TEST(SessionChanges, ADeliveryEndedBeforeItWasWrittenLeavesNothing) {
     EXPECT_TRUE(net.messages.empty());
     EXPECT_TRUE(net.deliveries.empty());
     EXPECT_TRUE(net.ended_deliveries.empty());
-    EXPECT_FALSE(net.must_be_flushed(Durability::kDurable));
+    EXPECT_EQ(net.awaited(Durability::kDurable), Durability::kUnlogged);
 }
 
 TEST(SessionChanges, AMessageWithoutADeliveryIsNotWritten) {
@@ -122,25 +122,35 @@ TEST(SessionChanges, ACopyOfWhatIsNewHereIsNewItself) {
     EXPECT_EQ(net.deliveries[1].was, 10u);
 }
 
-TEST(SessionChanges, OnlyWhatSomebodyWaitsForIsFlushed) {
-    auto flushed = [](std::vector<StoreRecord> records, Durability of_state) {
+TEST(SessionChanges, OnlyWhatSomebodyWaitsForIsAwaited) {
+    auto awaited = [](std::vector<StoreRecord> records, Durability of_state) {
         SessionChanges changes;
         for (const StoreRecord& record : records) changes.add(record);
-        return changes.net_effect().must_be_flushed(of_state);
+        return changes.net_effect().awaited(of_state);
     };
     StoreRecord asynchronous = message(1);
     asynchronous.durability = Durability::kAsync;
     StoreRecord unanswered = delivery(7, 1, 1);
     unanswered.durability = Durability::kAsync;
-    EXPECT_TRUE(flushed({message(1), delivery(7, 1, 1)}, Durability::kDurable));
-    EXPECT_TRUE(flushed({message(1), delivery(7, 1, 1)}, Durability::kAsync));
-    EXPECT_FALSE(flushed({asynchronous, unanswered}, Durability::kDurable));
-    EXPECT_FALSE(flushed({delivery_end(7, 1, 1)}, Durability::kDurable));
-    EXPECT_TRUE(flushed({delivery(7, 1, 1, true)}, Durability::kDurable));
-    EXPECT_FALSE(flushed({delivery(7, 1, 1, true)}, Durability::kAsync));
-    EXPECT_TRUE(flushed({session(StoreKind::kSession, 7)}, Durability::kDurable));
-    EXPECT_FALSE(flushed({session(StoreKind::kSession, 7)}, Durability::kUnlogged));
-    EXPECT_TRUE(flushed({packet(StoreKind::kReleased, 7, 1)}, Durability::kDurable));
+    StoreRecord unlogged = message(1);
+    unlogged.durability = Durability::kUnlogged;
+    StoreRecord unlogged_delivery = delivery(7, 1, 1);
+    unlogged_delivery.durability = Durability::kUnlogged;
+    constexpr Durability kFlush = Durability::kDurable;
+    constexpr Durability kWrite = Durability::kAsync;
+    constexpr Durability kNothing = Durability::kUnlogged;
+    EXPECT_EQ(awaited({message(1), delivery(7, 1, 1)}, Durability::kDurable), kFlush);
+    EXPECT_EQ(awaited({message(1), delivery(7, 1, 1)}, Durability::kAsync), kFlush);
+    EXPECT_EQ(awaited({asynchronous, unanswered}, Durability::kDurable), kWrite);
+    EXPECT_EQ(awaited({asynchronous, unanswered}, Durability::kUnlogged), kWrite);
+    EXPECT_EQ(awaited({unlogged, unlogged_delivery}, Durability::kUnlogged), kNothing);
+    EXPECT_EQ(awaited({unlogged, unlogged_delivery}, Durability::kDurable), kNothing);
+    EXPECT_EQ(awaited({delivery_end(7, 1, 1)}, Durability::kDurable), kNothing);
+    EXPECT_EQ(awaited({delivery(7, 1, 1, true)}, Durability::kDurable), kFlush);
+    EXPECT_EQ(awaited({delivery(7, 1, 1, true)}, Durability::kAsync), kWrite);
+    EXPECT_EQ(awaited({session(StoreKind::kSession, 7)}, Durability::kDurable), kFlush);
+    EXPECT_EQ(awaited({session(StoreKind::kSession, 7)}, Durability::kUnlogged), kWrite);
+    EXPECT_EQ(awaited({packet(StoreKind::kReleased, 7, 1)}, Durability::kDurable), kFlush);
 }
 
 TEST(SessionChanges, TheLastStateCounts) {

@@ -56,6 +56,55 @@ TEST(InputBufferTest, SmallRemaindersReuseTheBuffer) {
     EXPECT_EQ("12345678901", buffer.bytes());
 }
 
+TEST(InputBufferTest, PreparedOnceItDoesNotMoveAgain) {
+    InputBuffer buffer;
+    buffer.assign(std::string(10000, 'p'), 50000);
+    const char* before = buffer.bytes().data();
+    buffer.prepare(50000);
+    while (buffer.size() < 50000) {
+        buffer.reserve();
+        ASSERT_GT(buffer.reserved(), 0u);
+        buffer.commit(std::min<size_t>(buffer.reserved(), 7000));
+        buffer.consume(0);
+        ASSERT_EQ(before, buffer.bytes().data());
+    }
+    EXPECT_EQ(50000u, buffer.capacity());
+    buffer.prepare(60000);
+    EXPECT_EQ(60000u, buffer.capacity());
+    EXPECT_EQ(std::string(10000, 'p'), buffer.bytes().substr(0, 10000));
+}
+
+TEST(InputBufferTest, KeptBytesStayAndTheRestMoves) {
+    InputBuffer buffer;
+    buffer.assign(std::string(5000, 'k') + "rest");
+    const base::ByteView before = buffer.bytes();
+    std::shared_ptr<const void> owner = buffer.keep();
+    EXPECT_EQ(before.data(), buffer.bytes().data());
+    EXPECT_EQ(owner, buffer.keep());  // of the second packet in it
+    buffer.consume(5000);
+    EXPECT_EQ("rest", buffer.bytes());
+    EXPECT_NE(before.data() + 5000, buffer.bytes().data());
+    EXPECT_LE(buffer.capacity(), 64u);
+    std::memcpy(buffer.reserve(), "!", 1);
+    buffer.commit(1);
+    EXPECT_EQ("rest!", buffer.bytes());
+    buffer.consume(5);
+    EXPECT_EQ(0u, buffer.capacity());
+    EXPECT_EQ(std::string(5000, 'k'), before.substr(0, 5000));
+}
+
+TEST(InputBufferTest, KeptBytesThatNobodyConsumedAreCopied) {
+    InputBuffer buffer;
+    buffer.assign("not yet");
+    std::weak_ptr<const void> owner = buffer.keep();
+    buffer.consume(0);
+    EXPECT_TRUE(owner.expired());
+    EXPECT_EQ("not yet", buffer.bytes());
+    buffer.keep();
+    buffer.release();
+    EXPECT_EQ(0u, buffer.capacity());
+}
+
 TEST(ConnectionTest, IdleConnectionsAreSmall) {
     EXPECT_LE(sizeof(Connection), 128u);
 }

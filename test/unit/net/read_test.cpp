@@ -90,6 +90,51 @@ TEST_F(ServerTest, ALargePacketInPiecesArrivesWhole) {
     }
 }
 
+TEST_F(ServerTest, ALargePacketCanBeKeptWhereItIs) {
+    auto [client, id] = connected();
+    const std::string packet = pattern(300000);
+    std::vector<std::pair<base::ByteView, std::shared_ptr<const void>>> kept;
+    handler.reading = [&](ConnectionId, base::ByteView bytes) {
+        if (bytes.size() < packet.size()) {
+            EXPECT_EQ(nullptr, server->keep(bytes.size() / 3).owner);  // not worth it
+            server->expect(packet.size());
+            return size_t{0};
+        }
+        base::KeptInput input = server->keep(packet.size());
+        EXPECT_NE(nullptr, input.owner);
+        EXPECT_LE(packet.size(), input.held);
+        EXPECT_GE(2 * packet.size(), input.held);
+        kept.push_back({bytes.substr(0, packet.size()), input.owner});
+        return packet.size();
+    };
+    // The end of each comes with the beginning of the next.
+    std::string stream = packet + packet + packet;
+    size_t sent = 0;
+    ASSERT_TRUE(run_until([&] {
+        sent += client.send(stream.substr(sent, 70000));
+        return kept.size() == 3;
+    }));
+    for (const auto& [bytes, owner] : kept) EXPECT_TRUE(bytes == packet);
+    EXPECT_EQ(0u, server->input_bytes());
+}
+
+// Who announces much and sends little gets little.
+TEST_F(ServerTest, WhatIsExpectedIsBelievedInProportion) {
+    auto [client, id] = connected();
+    size_t held = 0;
+    handler.reading = [&](ConnectionId, base::ByteView bytes) {
+        server->expect(200 << 20);
+        held = std::max(held, server->keep(bytes.size()).held / bytes.size());
+        return size_t{0};
+    };
+    size_t sent = 0;
+    ASSERT_TRUE(run_until([&] {
+        sent += client.send(pattern(3000));
+        return sent > 300000;
+    }));
+    EXPECT_LE(held, 9u);
+}
+
 TEST_F(ServerTest, MoreThanMaxInputForOnePacketEndsTheConnection) {
     Limits limits;
     limits.max_input = 100000;
