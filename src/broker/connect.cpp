@@ -137,17 +137,50 @@ void Broker::State::authenticated(ConnectionId id, const AuthVerdict& verdict, N
     begin_input(now);
     Connection* c = find(id);
     if (c == nullptr || c->phase != Phase::kAuthenticating) return;
-    std::string packet = std::exchange(c->connect_packet, {});
     if (verdict.reason != ReasonCode::kSuccess) {
         refuse_connect(*c, verdict.reason, "");
-        return settle(now);
+    } else {
+        admit(*c, verdict.username);
     }
+    settle(now);
+}
+
+void Broker::State::admit(Connection& c, const std::string& username) {
+    std::string packet = std::exchange(c.connect_packet, {});
     mqtt::Frame frame;
     auto state = mqtt::next_frame(packet, mqtt::kMaxPacketSize, frame);
     auto connect = mqtt::decode_connect(frame);
     if (!state.ok() || !connect.ok()) return;  // it was good before
-    accept_connect(*c, *connect, verdict.username);
-    settle(now);
+    if (waits_for_end(c, *connect, username)) {
+        c.connect_packet = std::move(packet);
+    } else {
+        accept_connect(c, *connect, username);
+    }
+}
+
+// A session that was there before ends now, unless the client goes on with it. A long one does not
+// at once: then the CONNECT is looked at again when it has.
+bool Broker::State::waits_for_end(Connection& c, const mqtt::Connect& connect,
+                                  const std::string& username) {
+    Session* session = find_session(connect.client_id);
+    if (session == nullptr) return false;
+    if (!is_over(*session)) {
+        if (session->username != username) return false;  // is refused
+        if (session->connection != nullptr) take_over(*session->connection, c);
+        session = find_session(connect.client_id);  // it may have ended with its connection
+        if (session == nullptr) return false;
+    }
+    if (is_over(*session)) {
+        expire_session(*session);      // unless that is under way
+    } else if (connect.clean_start) {  // [MQTT-3.1.2-4]
+        end_early(*session);
+    } else {
+        return false;
+    }
+    session = find_session(connect.client_id);
+    if (session == nullptr) return false;
+    successors_[session->id].push_back({c.id, username});
+    return true;
 }
 
 void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
@@ -159,20 +192,8 @@ void Broker::State::accept_connect(Connection& c, const mqtt::Connect& connect,
         connack.properties.assigned_client_identifier = client_id;
     }
     Session* session = find_session(client_id);
-    if (session != nullptr && is_over(*session)) {  // its turn did not come yet
-        expire_session(*session);
-        session = nullptr;
-    }
     if (session != nullptr && session->username != username) {
         return refuse_connect(c, ReasonCode::kNotAuthorized, "its session is of another role");
-    }
-    if (session != nullptr && session->connection != nullptr) {
-        take_over(*session->connection, c);
-        session = find_session(client_id);  // it may have ended with its connection
-    }
-    if (session != nullptr && connect.clean_start) {  // [MQTT-3.1.2-4]
-        end_session(*session);
-        session = nullptr;
     }
     uint64_t cost = session == nullptr ? session_cost(client_id, username) : 0;
     MessagePtr will = connect.will ? will_message(c, *connect.will) : nullptr;

@@ -55,7 +55,7 @@ void Broker::State::leave(Connection& c, bool publish_will) {
     session.connection = nullptr;
     --counters_.clients;
     if (!publish_will) session.will.reset();
-    if (session.expiry_interval == 0) return end_session(session);
+    if (session.expiry_interval == 0) return end_early(session);
     // Never early by part of a second: the delay counts from now, not from a full one.
     session.will_due =
         session.will ? now_.mono + std::chrono::seconds(session.will_delay) : base::kNever;
@@ -70,7 +70,8 @@ void Broker::State::close(Connection& c, std::string reason) {
 
 // What had to wait for the end of the input.
 void Broker::State::settle(Now now) {
-    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty() || !delivered_.empty()) {
+    while (!doomed_.empty() || !wills_.empty() || !orphans_.empty() || !delivered_.empty() ||
+           !to_admit_.empty()) {
         if (!delivered_.empty()) finish_delivered();
         while (!doomed_.empty()) {
             Connection* c = find(doomed_.back());
@@ -87,6 +88,12 @@ void Broker::State::settle(Now now) {
             OwnedWill will = std::move(wills_.front());
             wills_.pop_front();
             publish_will(will, now);
+        }
+        while (!to_admit_.empty()) {
+            Successor successor = std::move(to_admit_.front());
+            to_admit_.pop_front();
+            Connection* c = find(successor.connection);
+            if (c != nullptr && c->phase == Phase::kAuthenticating) admit(*c, successor.username);
         }
     }
 }

@@ -61,6 +61,10 @@ void Broker::State::end_session(Session& session) {
         unstored_ends_[session.client_id] = pending_.store_batch();
         last_unstored_end_ = pending_.store_batch();
     }
+    if (auto waiting = successors_.find(session.id); waiting != successors_.end()) {
+        for (Successor& successor : waiting->second) to_admit_.push_back(std::move(successor));
+        successors_.erase(waiting);
+    }
     session_timers_.remove(session);
     sessions_by_id_.erase(session.id);
     sessions_.erase(sessions_.find(session.client_id));

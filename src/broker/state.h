@@ -105,6 +105,8 @@ class Broker::State {
     void handle_connect(Connection& c, const mqtt::Frame& frame, ByteView packet);
     void refuse_malformed_connect(Connection& c, const mqtt::DecodeError& error);
     void refuse_connect(Connection& c, ReasonCode reason, const char* detail);
+    void admit(Connection& c, const std::string& username);
+    bool waits_for_end(Connection& c, const mqtt::Connect& connect, const std::string& username);
     void accept_connect(Connection& c, const mqtt::Connect& connect, const std::string& username);
     void open(Connection& c);
     void take_over(Connection& old, const Connection& by);
@@ -217,6 +219,7 @@ class Broker::State {
     void session_timer(Session& session, size_t& budget);
     bool is_over(const Session& session) const;
     void expire_session(Session& session);
+    void end_early(Session& session);
     void end_in_slices(Session& session);
     void put_in_slices(Session& session);
     base::MonoTime next_slice() const;
@@ -408,7 +411,8 @@ class Broker::State {
     base::MonoTime sys_told_at_{};
     DeadlineHeap<Connection, &Connection::timer_place> timers_;
     DeadlineHeap<Session, &Session::timer_place> session_timers_;
-    Fifo<uint64_t> slices_;     // sessions, by id
+    std::unordered_map<uint64_t, std::vector<Successor>> successors_;  // by id of a session
+    Fifo<uint64_t> slices_;                                            // sessions, by id
     uint64_t slice_batch_ = 0;  // the store has this before there is another slice
     uint64_t assigned_ids_ = 0;
 
@@ -434,6 +438,7 @@ class Broker::State {
     // route would pull the ground from under it.
     Fifo<OwnedWill> wills_;
     Fifo<Orphan> orphans_;
+    Fifo<Successor> to_admit_;
     std::vector<Pending::Ticket> delivered_;  // publishes of deliveries that ended
     std::vector<ConnectionId> doomed_;
     std::vector<ConnectionId> paused_publishers_;

@@ -22,7 +22,7 @@ bool Broker::State::delete_session(ByteView client_id, Now now) {
         session->expiry_interval = 0;
         disconnect_for(*session->connection, ReasonCode::kAdministrativeAction, "");
     } else {
-        end_session(*session);
+        end_early(*session);
     }
     settle(now);
     return true;

@@ -34,6 +34,12 @@ struct StoreWait {
     std::string packet{};       // kPacket
 };
 
+// A CONNECT that waits for the end of the session that had its client identifier.
+struct Successor {
+    ConnectionId connection;
+    std::string username;
+};
+
 // A message for one of a group whose member left without it.
 struct Orphan {
     uint64_t share = 0;

@@ -4,8 +4,8 @@
 namespace pgmqtt::broker {
 namespace {
 
-constexpr uint64_t kSlice = 10000;  // of expiry.cpp
-constexpr uint64_t kBlock = 256;    // of BlockQueue
+constexpr uint64_t kSlice = 5000;  // of expiry.cpp
+constexpr uint64_t kBlock = 256;   // of BlockQueue
 
 class ExpiryTest : public BrokerTest {
    protected:
@@ -54,6 +54,17 @@ class ExpiryTest : public BrokerTest {
         return count;
     }
 
+    // With a store that answers late.
+    int ticks_with_store() {
+        int count = 0;
+        auto_store_ = false;
+        do {
+            count += ticks();
+        } while (store_some(1) && (run(), true));
+        auto_store_ = true;
+        return count;
+    }
+
     Client* publisher_ = nullptr;
 };
 
@@ -79,7 +90,7 @@ TEST_F(ExpiryTest, ManyMessagesExpireInSlicesThatWaitForTheStore) {
     pass(10100ms);
     uint64_t left = counters().queued;
     for (int slices = 0; left > 0; ++slices) {
-        ASSERT_LT(slices, 5);
+        ASSERT_LT(slices, 9);
         ASSERT_LE(broker_->next_timer(), now_.mono);
         tick();
         ASSERT_LE(left - counters().queued, kSlice + kBlock);
@@ -134,12 +145,13 @@ TEST_F(ExpiryTest, ASessionWithALongQueueEndsInSlices) {
     pass(100s);
     auto_store_ = false;
     tick();
-    EXPECT_EQ(counters().sessions_expired, 0u);
+    EXPECT_EQ(counters().sessions, 2u);  // and the publisher
     EXPECT_EQ(counters().queued, 25000 - kSlice);
     EXPECT_EQ(counters().subscriptions, 0u);
     auto_store_ = true;
     store_all();
     ticks();
+    EXPECT_EQ(counters().sessions, 1u);
     EXPECT_EQ(counters().sessions_expired, 1u);
     EXPECT_EQ(counters().queued + counters().queued_bytes, 0u);
     EXPECT_TRUE(store_.empty());
@@ -154,12 +166,61 @@ TEST_F(ExpiryTest, WhoComesBackWhileItsSessionEndsBeginsAnew) {
     ASSERT_GT(counters().queued, 0u);
     Client& client = dial("s", persistent());
     EXPECT_TRUE(client.nothing());  // it waits for the end of the old one
-    store_all();
+    auto_store_ = true;
+    ASSERT_GT(ticks_with_store(), 1);
     EXPECT_FALSE(client.next<mqtt::Connack>().session_present);
     EXPECT_EQ(counters().sessions_expired, 1u);
     EXPECT_EQ(counters().queued, 0u);
     EXPECT_EQ(store_.sessions(), 1u);
     EXPECT_EQ(store_.deliveries() + store_.messages(), 0u);
+}
+
+TEST_F(ExpiryTest, ALongQueueThatAClientDoesNotWantEndsInSlicesToo) {
+    publish(1, 0);
+    enum class By { kCleanStart, kDisconnect, kCommand, kCommandWhileItWaits, kTakeOver };
+    for (By by : {By::kCleanStart, By::kDisconnect, By::kCommand, By::kCommandWhileItWaits,
+                  By::kTakeOver}) {
+        SCOPED_TRACE(static_cast<int>(by));
+        away("s");
+        publish(20000, 0);
+        ASSERT_EQ(counters().queued, 20000u);
+        auto_store_ = false;
+        ConnectOptions clean = persistent();
+        clean.clean_start = by == By::kCleanStart || by == By::kCommandWhileItWaits;
+        Client* client = nullptr;
+        if (by == By::kDisconnect || by == By::kTakeOver) {
+            auto_fetch_ = false;
+            ConnectOptions none = persistent(0);
+            client = &dial("s", none);
+            store_all();
+            EXPECT_TRUE(client->next<mqtt::Connack>().session_present);
+            if (by == By::kDisconnect) client->send(mqtt::Disconnect{});
+            if (by == By::kTakeOver) client = &dial("s", clean);
+            auto_fetch_ = true;
+        } else if (clean.clean_start) {
+            client = &dial("s", clean);
+            if (by == By::kCommandWhileItWaits) broker_->delete_session("s", now_);
+        } else {
+            broker_->delete_session("s", now_);
+        }
+        run();
+        EXPECT_GE(counters().queued, 20000 - kSlice);
+        bool waits = by != By::kDisconnect && by != By::kCommand;
+        if (waits) {
+            EXPECT_EQ(client->packets_waiting(), 0u);
+        }
+        EXPECT_GT(ticks_with_store(), 2);
+        if (waits) {
+            EXPECT_FALSE(client->next<mqtt::Connack>().session_present);
+            client->drop();
+            broker_->delete_session("s", now_);
+            run();
+        }
+        EXPECT_EQ(counters().queued + counters().queued_bytes + counters().inflight, 0u);
+        EXPECT_EQ(counters().sessions, 1u);
+        EXPECT_EQ(counters().sessions_expired, 0u);
+        EXPECT_TRUE(store_.empty());
+    }
 }
 
 TEST_F(ExpiryTest, ASessionThatDiedInTheMiddleOfItsEndEndsAfterTheRestart) {
