@@ -2,6 +2,7 @@
 
 extern "C" {
 #include <catalog/pg_type.h>
+#include <storage/lmgr.h>
 #include <utils/array.h>
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
@@ -184,6 +185,9 @@ Mapping::~Mapping() {
 }
 
 void Mapping::refresh() {
+    // Until the batch's transaction ends: a row is read by the row type that was current when its
+    // value was made, so that must not change in between.
+    LockRelationOid(definition_.source, AccessShareLock);
     check_source(definition_.source, definition_.owner);
     TupleDesc current = lookup_rowtype_tupdesc_copy(get_rel_type_id(definition_.source), -1);
     if (prepared_ && equalTupleDescs(current, columns_)) return;
