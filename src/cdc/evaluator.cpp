@@ -290,7 +290,7 @@ void Evaluator::fill_values(Mapping& mapping, ChangeRecord& change) {
     set_value(values, kOld, has_old ? row_value(*rows, change, change.old_row) : Datum{0},
               !has_old);
     const RowPart& shown = has_new ? change.new_row : change.old_row;
-    bool absent = shown.absent_count > 0;
+    bool absent = has_absent(*rows, shown);
     set_value(values, kAbsent, absent ? absent_names(*rows, change, shown) : Datum{0}, !absent);
     set_value(values, kOp, CStringGetTextDatum(op_name(change.op)));
     set_value(values, kLsn, LSNGetDatum(begin_.commit_lsn));
