@@ -42,6 +42,16 @@ Oid file_node(Oid relation) {
     return node;
 }
 
+// A TRUNCATE of a partitioned table names it and all below it: it stands for all of them.
+bool below_another(Relation relation, Relation* relations, int count) {
+    if (!relation->rd_rel->relispartition) return false;
+    List* ancestors = get_partition_ancestors(RelationGetRelid(relation));
+    for (int i = 0; i < count; ++i) {
+        if (list_member_oid(ancestors, RelationGetRelid(relations[i]))) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 uint32_t Shapes::remember(Oid relation, TupleDesc columns) {
@@ -203,11 +213,13 @@ void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBuffer
     MemoryContextReset(row_context_);
 }
 
-void Capture::add_truncate(Relation relation, ReorderBufferTXN* txn) {
+void Capture::add_truncate(ReorderBufferTXN* txn, Relation* relations, int count, int number) {
+    Relation relation = relations[number];
     Route& route = this->route(relation);
-    // A TRUNCATE of the root names the root and its leaves: the root stands for all of them.
+    if (route.targets.empty()) return;
+    bool below = below_another(relation, relations, count);
     for (Oid target : route.targets) {
-        if (target != RelationGetRelid(relation)) continue;
+        if (below && target != RelationGetRelid(relation)) continue;
         ensure_begun(txn);
         append_change(log_, {Op::kTruncate, target, route.shape}, {}, {});
         ++changes_;
@@ -253,7 +265,7 @@ struct PluginCallbacks {
     static void truncate(LogicalDecodingContext*, ReorderBufferTXN* txn, int count,
                          Relation* relations, ReorderBufferChange*) {
         without_exceptions([&] {
-            for (int i = 0; i < count; ++i) active_capture->add_truncate(relations[i], txn);
+            for (int i = 0; i < count; ++i) active_capture->add_truncate(txn, relations, count, i);
         });
     }
     static void commit(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr) {

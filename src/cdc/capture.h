@@ -88,7 +88,7 @@ class Capture {
     void find_route(Relation relation, Route& route);
     void ensure_begun(ReorderBufferTXN* txn);
     void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
-    void add_truncate(Relation relation, ReorderBufferTXN* txn);
+    void add_truncate(ReorderBufferTXN* txn, Relation* relations, int count, int number);
     void forget(Oid relation);
     void forget_routes();
 

@@ -101,8 +101,8 @@ Portal open_rows(const Previewed& previewed, const char* predicate) {
     // children.
     bool partitioned = get_rel_relkind(previewed.source) == RELKIND_PARTITIONED_TABLE;
     const char* query =
-        psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY", table,
-                 predicate == nullptr ? "true" : predicate);
+        psprintf("SELECT new, new.tableoid FROM %s %s AS new WHERE (%s\n)",
+                 partitioned ? "" : "ONLY", table, predicate == nullptr ? "true" : predicate);
     Portal portal =
         SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
     return portal;
@@ -155,6 +155,8 @@ void preview_rows(Previewed& previewed, Portal rows, long limit, ReturnSetInfo* 
         XactReadOnly = true;
         for (uint64 i = 0; i < count && shown < limit; ++i) {
             bool is_null;
+            Datum partition = SPI_getbinval(table->vals[i], table->tupdesc, 2, &is_null);
+            cdc::set_value(previewed.values, cdc::kPartition, partition);
             Datum row = SPI_getbinval(table->vals[i], table->tupdesc, 1, &is_null);
             if (!is_null && preview_row(previewed, row, result)) ++shown;
         }

@@ -1,4 +1,5 @@
-// What the expressions of a mapping may name: new, old, op, lsn, xid, commit_ts, absent.
+// What the expressions of a mapping may name: new, old, op, lsn, xid, commit_ts,
+// absent, partition.
 #pragma once
 
 #include "pg/backend.h"
@@ -9,8 +10,8 @@ extern "C" {
 
 namespace pgmqtt::cdc {
 
-enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent };
-inline constexpr int kNameCount = 7;
+enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent, kPartition };
+inline constexpr int kNameCount = 8;
 
 // Given to the parser of an expression. Must outlive the plan, which is parsed again after DDL.
 struct Scope {
