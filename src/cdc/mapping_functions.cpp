@@ -137,13 +137,15 @@ void check_delete(const Definition& definition, cdc::MappingExpressions& express
                      "=> '{insert,update}'.")));
 }
 
-void check_expressions(const Definition& definition) {
+// text[] of what they call.
+Datum check_expressions(const Definition& definition) {
     cdc::MappingExpressions expressions = {};
     expressions.prepare(definition.source, definition.texts);
     check_delete(definition, expressions);
+    return cdc::noted_calls(expressions.scope.calls);
 }
 
-void store(FunctionCallInfo fcinfo) {
+void store(FunctionCallInfo fcinfo, Datum calls) {
     cdc::NewMapping mapping = {};
     for (int i = cdc::kNewName; i <= cdc::kNewOnError; ++i) {
         mapping.values[i] = fcinfo->args[i].value;
@@ -154,6 +156,8 @@ void store(FunctionCallInfo fcinfo) {
     const char* search_path = GetConfigOption("search_path", false, false);
     mapping.values[cdc::kNewSearchPath] = CStringGetTextDatum(search_path);
     mapping.nulls[cdc::kNewSearchPath] = ' ';
+    mapping.values[cdc::kNewCalls] = calls;
+    mapping.nulls[cdc::kNewCalls] = ' ';
     cdc::insert_mapping(mapping);
 }
 
@@ -173,8 +177,7 @@ PGMQTT_FUNCTION(pgmqtt_add_mapping) {
     SPI_connect();
     cdc::Definition definition = cdc::read_arguments(fcinfo);
     cdc::check_source(definition.source, GetUserId());
-    cdc::check_expressions(definition);
-    cdc::store(fcinfo);
+    cdc::store(fcinfo, cdc::check_expressions(definition));
     SPI_finish();
     if (wal_level < WAL_LEVEL_LOGICAL) {
         ereport(

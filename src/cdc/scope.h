@@ -4,6 +4,8 @@
 
 #include "pg/backend.h"
 
+#include "cdc/calls.h"
+
 extern "C" {
 #include <nodes/params.h>
 }
@@ -18,6 +20,7 @@ struct Scope {
     Oid relation;   // source of the mapping
     Oid row_type;   // of new and old
     unsigned used;  // bit per Name that an expression named; the parser adds
+    Calls calls;    // of all expressions of the mapping
 };
 
 // As SPI_prepare_extended() wants it; `scope` is a Scope.
