@@ -12,10 +12,12 @@ extern "C" {
 #include <replication/logical.h>
 }
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "cdc/row_copy.h"
+#include "pg/hops.h"
 
 namespace pgmqtt::cdc {
 
@@ -177,6 +179,7 @@ void Capture::ensure_begun(ReorderBufferTXN* txn) {
     record->xid = U64FromFullTransactionId(full_xid(txn->xid));
     record->commit_lsn = txn->final_lsn;
     record->committed_at = txn->xact_time.commit_time;
+    record->hops = hops_;
     begun_ = true;
 }
 
@@ -256,6 +259,7 @@ struct PluginCallbacks {
     static void begin(LogicalDecodingContext*, ReorderBufferTXN*) {
         active_capture->saw_past_ = true;
         active_capture->begun_ = false;
+        active_capture->hops_ = 0;
         if (active_capture->routes_.size() > kMaxRoutes) active_capture->forget_routes();
     }
     static void change(LogicalDecodingContext*, ReorderBufferTXN* txn, Relation relation,
@@ -267,6 +271,12 @@ struct PluginCallbacks {
         without_exceptions([&] {
             for (int i = 0; i < count; ++i) active_capture->add_truncate(txn, relations, count, i);
         });
+    }
+    static void message(LogicalDecodingContext*, ReorderBufferTXN*, XLogRecPtr, bool transactional,
+                        const char* prefix, Size size, const char* content) {
+        if (!transactional) return;
+        int hops = pg::hops_in_logical_message(prefix, size, content);
+        active_capture->hops_ = std::max(active_capture->hops_, hops);
     }
     static void commit(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr) {
         without_exceptions([&] {
@@ -299,6 +309,7 @@ extern "C" void _PG_output_plugin_init(OutputPluginCallbacks* callbacks) {
     callbacks->begin_cb = PluginCallbacks::begin;
     callbacks->change_cb = PluginCallbacks::change;
     callbacks->truncate_cb = PluginCallbacks::truncate;
+    callbacks->message_cb = PluginCallbacks::message;
     callbacks->commit_cb = PluginCallbacks::commit;
 }
 #pragma GCC visibility pop

@@ -99,6 +99,7 @@ class Capture {
     std::unordered_set<Oid> skipped_;  // relation file nodes
     MemoryContext row_context_;        // emptied with each change
     bool begun_ = false;
+    int hops_ = 0;  // of the transaction; see pg/hops.h
     bool saw_past_ = false;
     bool sources_changed_ = false;
     bool invalidating_ = false;

@@ -34,6 +34,7 @@ struct BeginRecord : Record {
     uint64_t xid;  // with epoch
     XLogRecPtr commit_lsn;
     TimestampTz committed_at;
+    int hops;  // see pg/hops.h
 };
 
 // Stands behind them.

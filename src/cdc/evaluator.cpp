@@ -332,9 +332,11 @@ pg::Status Evaluator::stage(Mapping& mapping, const RowResult& result) {
     }
     Staged staged;
     staged.mapping = &mapping;
-    if (result.has_properties) {
+    if (result.has_properties || begin_.hops > 0) {
         try {
-            std::string encoded = pg::properties_from_jsonb(result.properties);
+            std::string encoded;
+            if (result.has_properties) encoded = pg::properties_from_jsonb(result.properties);
+            if (begin_.hops > 0) pg::set_hops(encoded, begin_.hops);
             mqtt::Properties properties;
             if (mqtt::decode_message_properties(encoded, properties).ok() &&
                 properties.message_expiry_interval) {
