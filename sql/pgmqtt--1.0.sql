@@ -290,7 +290,7 @@ GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pg
 
 -- ------------------------------------------------------------------------------------------------
 -- CDC mappings: rows to topics. topic, payload, filter and properties are SQL expressions over new, old,
--- op, lsn, xid, commit_ts, absent and partition; they run as the mapping's owner, who is the caller of add_mapping.
+-- op, lsn, xid, commit_ts, absent, partition and seq; they run as the mapping's owner, who is the caller of add_mapping.
 CREATE FUNCTION pgmqtt.add_mapping(
     name text,
     source regclass,

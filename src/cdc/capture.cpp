@@ -183,6 +183,15 @@ void Capture::ensure_begun(ReorderBufferTXN* txn) {
     begun_ = true;
 }
 
+// Of the WAL record and the row's number in it (COPY writes many with one), so that it does not
+// depend on who is mapped.
+int64_t Capture::next_seq(XLogRecPtr record) {
+    constexpr int64_t kRowsOfRecord = 512;  // more than fit into a page
+    row_of_record_ = record == last_record_ ? row_of_record_ + 1 : 0;
+    last_record_ = record;
+    return static_cast<int64_t>(record) * kRowsOfRecord + row_of_record_;
+}
+
 void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change) {
     Route& route = this->route(relation);
     if (route.targets.empty()) return;
@@ -208,23 +217,26 @@ void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBuffer
     Op op = change->action == REORDER_BUFFER_CHANGE_INSERT   ? Op::kInsert
             : change->action == REORDER_BUFFER_CHANGE_UPDATE ? Op::kUpdate
                                                              : Op::kDelete;
+    int64_t seq = next_seq(change->lsn);
     for (Oid target : route.targets) {
-        append_change(log_, {op, target, route.shape}, new_row, old_row);
+        append_change(log_, {op, target, route.shape, seq}, new_row, old_row);
         ++changes_;
     }
     MemoryContextSwitchTo(before);
     MemoryContextReset(row_context_);
 }
 
-void Capture::add_truncate(ReorderBufferTXN* txn, Relation* relations, int count, int number) {
+void Capture::add_truncate(ReorderBufferTXN* txn, ReorderBufferChange* change, Relation* relations,
+                           int count, int number) {
     Relation relation = relations[number];
     Route& route = this->route(relation);
     if (route.targets.empty()) return;
+    int64_t seq = next_seq(change->lsn);
     bool below = below_another(relation, relations, count);
     for (Oid target : route.targets) {
         if (below && target != RelationGetRelid(relation)) continue;
         ensure_begun(txn);
-        append_change(log_, {Op::kTruncate, target, route.shape}, {}, {});
+        append_change(log_, {Op::kTruncate, target, route.shape, seq}, {}, {});
         ++changes_;
     }
 }
@@ -267,9 +279,10 @@ struct PluginCallbacks {
         without_exceptions([&] { active_capture->add_change(relation, txn, change); });
     }
     static void truncate(LogicalDecodingContext*, ReorderBufferTXN* txn, int count,
-                         Relation* relations, ReorderBufferChange*) {
+                         Relation* relations, ReorderBufferChange* change) {
         without_exceptions([&] {
-            for (int i = 0; i < count; ++i) active_capture->add_truncate(txn, relations, count, i);
+            for (int i = 0; i < count; ++i)
+                active_capture->add_truncate(txn, change, relations, count, i);
         });
     }
     static void message(LogicalDecodingContext*, ReorderBufferTXN*, XLogRecPtr, bool transactional,

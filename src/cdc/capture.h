@@ -87,8 +87,10 @@ class Capture {
     Route& route(Relation relation);
     void find_route(Relation relation, Route& route);
     void ensure_begun(ReorderBufferTXN* txn);
+    int64_t next_seq(XLogRecPtr record);
     void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
-    void add_truncate(ReorderBufferTXN* txn, Relation* relations, int count, int number);
+    void add_truncate(ReorderBufferTXN* txn, ReorderBufferChange* change, Relation* relations,
+                      int count, int number);
     void forget(Oid relation);
     void forget_routes();
 
@@ -99,6 +101,8 @@ class Capture {
     std::unordered_set<Oid> skipped_;  // relation file nodes
     MemoryContext row_context_;        // emptied with each change
     bool begun_ = false;
+    XLogRecPtr last_record_ = InvalidXLogRecPtr;
+    int64_t row_of_record_ = 0;
     int hops_ = 0;  // of the transaction; see pg/hops.h
     bool saw_past_ = false;
     bool sources_changed_ = false;

@@ -54,6 +54,7 @@ struct ChangeRecord : Record {
     Op op;
     Oid target;      // the mapped relation: the changed one or its partitioned ancestor
     uint32_t shape;  // of the changed relation at that time, index into Shapes
+    int64_t seq;     // grows inside the transaction, and is the same when it is decoded again
     RowPart new_row;
     RowPart old_row;
 

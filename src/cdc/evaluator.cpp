@@ -293,6 +293,7 @@ void Evaluator::fill_values(Mapping& mapping, ChangeRecord& change) {
     bool absent = has_absent(*rows, shown);
     set_value(values, kAbsent, absent ? absent_names(*rows, change, shown) : Datum{0}, !absent);
     set_value(values, kPartition, ObjectIdGetDatum(capture_.shapes()[change.shape].relation));
+    set_value(values, kSeq, Int64GetDatum(change.seq));
     set_value(values, kOp, CStringGetTextDatum(op_name(change.op)));
     set_value(values, kLsn, LSNGetDatum(begin_.commit_lsn));
     set_value(values, kXid, Int64GetDatum(static_cast<int64>(begin_.xid)));

@@ -84,6 +84,7 @@ void append_change(ChangeLog& log, const ChangeHead& head, const RowCopy& new_ro
     record->op = head.op;
     record->target = head.target;
     record->shape = head.shape;
+    record->seq = head.seq;
     put_part(*record, record->new_row, new_row, offset);
     put_part(*record, record->old_row, old_row, offset);
 }

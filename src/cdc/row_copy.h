@@ -23,6 +23,7 @@ struct ChangeHead {
     Op op;
     Oid target;
     uint32_t shape;
+    int64_t seq;
 };
 void append_change(ChangeLog& log, const ChangeHead& head, const RowCopy& new_row,
                    const RowCopy& old_row);

@@ -27,7 +27,7 @@ struct NameType {
 constexpr NameType kNames[kNameCount] = {
     {"new", InvalidOid},      {"old", InvalidOid},        {"op", TEXTOID},
     {"lsn", PG_LSNOID},       {"xid", INT8OID},           {"commit_ts", TIMESTAMPTZOID},
-    {"absent", TEXTARRAYOID}, {"partition", REGCLASSOID},
+    {"absent", TEXTARRAYOID}, {"partition", REGCLASSOID}, {"seq", INT8OID},
 };
 
 Oid type_of(const Scope& scope, int name) {
@@ -76,7 +76,7 @@ void hint_at_row(const Scope& scope, ParseState* parser, const char* word, int l
         ereport(ERROR,
                 (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("\"%s\" does not exist here", word),
                  errhint("In scope: new and old (rows of %s), op, lsn, xid, commit_ts, absent, "
-                         "partition.",
+                         "partition, seq.",
                          get_rel_name(scope.relation)),
                  parser_errposition(parser, location)));
     }

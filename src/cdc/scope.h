@@ -1,5 +1,5 @@
 // What the expressions of a mapping may name: new, old, op, lsn, xid, commit_ts,
-// absent, partition.
+// absent, partition, seq.
 #pragma once
 
 #include "pg/backend.h"
@@ -12,8 +12,8 @@ extern "C" {
 
 namespace pgmqtt::cdc {
 
-enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent, kPartition };
-inline constexpr int kNameCount = 8;
+enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent, kPartition, kSeq };
+inline constexpr int kNameCount = 9;
 
 // Given to the parser of an expression. Must outlive the plan, which is parsed again after DDL.
 struct Scope {

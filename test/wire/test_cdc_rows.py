@@ -284,6 +284,30 @@ def test_properties(server, raw, topic, name):
     assert "application/json" in str(packet.properties) and "xid" in str(packet.properties)
 
 
+def test_lsn_and_seq_number_the_changes(server, raw, topic, name):
+    """Per change one pair that only grows: single rows, COPY, savepoints, two tables, TRUNCATE."""
+    client = raw()
+    client.connect()
+    client.subscribe(f"{topic}/#", 1)
+    numbers = """$$jsonb_build_object('user_properties',
+        jsonb_build_object('lsn', (lsn - '0/0')::text, 'seq', seq::text))$$"""
+    server.psql(f"CREATE TABLE {name} (v int); CREATE TABLE {name}_b (v int);"
+                + "".join(f"SELECT pgmqtt.add_mapping('{table}', '{table}', $$'{topic}/x'$$, $$'x'$$,"
+                          f" properties => {numbers}, operations => '{{insert,truncate}}');"
+                          for table in (name, f"{name}_b")))
+    server.psql(f"INSERT INTO {name} VALUES (1);"
+                f"BEGIN; INSERT INTO {name} VALUES (2); SAVEPOINT s; INSERT INTO {name}_b VALUES (3);"
+                f"RELEASE s; INSERT INTO {name} SELECT generate_series(1, 10);"
+                f"COPY {name}_b FROM STDIN;\n" + "".join(f"{n}\n" for n in range(1000)) + "\\.\n"
+                f"TRUNCATE {name}, {name}_b; COMMIT; INSERT INTO {name} VALUES (5)")
+    pairs = []
+    for packet in client.messages(1 + 2 + 10 + 1000 + 2 + 1):
+        said = dict(packet.properties["user_property"])
+        pairs.append((int(said["lsn"]), int(said["seq"])))
+    assert pairs == sorted(set(pairs))
+    assert len({lsn for lsn, _ in pairs}) == 3
+
+
 def test_savepoints_and_rollbacks_publish_what_was_committed(server, sub, topic, name):
     server.psql(f"""
         CREATE TABLE {name} (v int);
