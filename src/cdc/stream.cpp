@@ -26,7 +26,11 @@ using namespace std::chrono_literals;
 
 // Decoding pauses for evaluation when this much is waiting.
 constexpr size_t kLogBytes = 32 << 20;
-constexpr auto kSaveInterval = 1s;
+// A crash has what came after the last save decoded, and published, again. Saving flushes two files
+// and a directory: as often as it takes a twentieth of the time.
+constexpr int kSaveShare = 20;
+constexpr auto kShortestSaveInterval = 100ms;
+constexpr auto kLongestSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
 constexpr long kCreationPollMs = 10;
 constexpr long kIdleTickMs = 1000;
@@ -109,7 +113,8 @@ long Stream::timeout_ms() const {
     if (log_.empty() && wal_moved_ && !decoder_.reached(flushed_wal())) return 0;
     bool pending = !log_.empty() || !publisher_.idle();
     // Idle, the commits that matter wake us; this is for the WAL of everybody else.
-    return pending ? tick : std::max(tick, kIdleTickMs);
+    long wait = pending ? tick : std::max(tick, kIdleTickMs);
+    return decoder_.is_saved() ? wait : std::min(wait, until(save_at_));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -343,9 +348,12 @@ void Stream::confirm() {
     if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
     if (publisher_.done() > decoder_.confirmed()) pg::failpoint(pg::Failpoint::kCdcConfirm);
     pg::Status status = decoder_.confirm(done);
-    if (status.ok() && Clock::now() >= save_at_) {
+    Clock::time_point now = Clock::now();
+    if (status.ok() && !decoder_.is_saved() && now >= save_at_) {
         status = decoder_.save();
-        save_at_ = Clock::now() + kSaveInterval;
+        Clock::duration took = Clock::now() - now;
+        save_at_ = now + std::clamp<Clock::duration>(kSaveShare * took, kShortestSaveInterval,
+                                                     kLongestSaveInterval);
     }
     if (!status.ok()) fail("could not confirm the slot's position", std::move(status.error()));
     pg::shared()->cdc_confirmed_lsn = decoder_.confirmed();
