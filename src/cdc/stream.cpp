@@ -34,6 +34,7 @@ constexpr auto kLongestSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
 constexpr long kCreationPollMs = 10;
 constexpr long kIdleTickMs = 1000;
+constexpr XLogRecPtr kMuchWal = 1 << 20;
 
 // How long to wait before the same is tried again: what is in the way of a retry passes by itself,
 // what stalls a mapping waits for somebody.
@@ -69,6 +70,13 @@ Stream::Stream(Pause pause)
 }
 
 Stream::~Stream() {
+    // A checkpoint at shutdown would not do it: it writes slots that are marked as changed.
+    if (streaming()) {
+        publisher_.turn();
+        pg::Status status = decoder_.confirm(done());
+        if (status.ok()) status = decoder_.save();
+        if (!status.ok()) pg::log(LOG, "could not save the slot's position", status.error());
+    }
     decoder_.close();
     release_slot();
     set_state(pg::CdcState::kStopped);
@@ -110,8 +118,9 @@ long Stream::timeout_ms() const {
     long tick = pg::settings.cdc_tick;
     if (blocked()) return std::min(tick, until(blocked_until_));
     if (!log_.empty() && publisher_.has_room()) return 0;
-    if (log_.empty() && wal_moved_ && !decoder_.reached(flushed_wal())) return 0;
-    bool pending = !log_.empty() || !publisher_.idle();
+    if (log_.empty() && read_ > 0 && !decoder_.reached(flushed_wal())) return 0;
+    // Where much is written, what will be committed is read beforehand.
+    bool pending = !log_.empty() || !publisher_.idle() || read_ > kMuchWal;
     // Idle, the commits that matter wake us; this is for the WAL of everybody else.
     long wait = pending ? tick : std::max(tick, kIdleTickMs);
     return decoder_.is_saved() ? wait : std::min(wait, until(save_at_));
@@ -300,7 +309,7 @@ void Stream::fail(const char* what, pg::Error error) {
 }
 
 void Stream::decode() {
-    wal_moved_ = false;
+    read_ = 0;
     if (log_.bytes() > kLogBytes) return;
     XLogRecPtr target = flushed_wal();
     uint64_t changes = pg::shared()->changes;
@@ -317,7 +326,7 @@ void Stream::decode() {
     }
     pg::Status status = decoder_.decode(target, kLogBytes, never);
     if (!status.ok()) fail("logical decoding failed", std::move(status.error()));
-    wal_moved_ = decoder_.position() != before;
+    read_ = decoder_.position() - before;
     pg::shared()->cdc_changes = capture_.changes();
 }
 
@@ -341,13 +350,16 @@ void Stream::evaluate() {
     }
 }
 
-void Stream::confirm() {
-    // With nothing under way all that was read is done, whether it concerned us or not: a quiet
-    // mapped table in a busy database does not hold back WAL.
+// With nothing under way all that was read is done, whether it concerned us or not: a quiet mapped
+// table in a busy database does not hold back WAL.
+XLogRecPtr Stream::done() const {
     XLogRecPtr done = publisher_.done();
-    if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
+    return log_.empty() && publisher_.idle() ? std::max(done, decoder_.position()) : done;
+}
+
+void Stream::confirm() {
     if (publisher_.done() > decoder_.confirmed()) pg::failpoint(pg::Failpoint::kCdcConfirm);
-    pg::Status status = decoder_.confirm(done);
+    pg::Status status = decoder_.confirm(done());
     Clock::time_point now = Clock::now();
     if (status.ok() && !decoder_.is_saved() && now >= save_at_) {
         status = decoder_.save();
