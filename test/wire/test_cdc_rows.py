@@ -132,7 +132,7 @@ def test_truncate_of_partitions_says_which(server, sub, topic, name):
         CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES IN ('b') PARTITION BY LIST (id);
         CREATE TABLE {name}_b1 PARTITION OF {name}_b FOR VALUES IN (1);
         CREATE TABLE {name}_b2 PARTITION OF {name}_b FOR VALUES IN (2);
-        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/root/' || partition$$,
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/top/' || partition$$,
                                   operations => '{{truncate}}');
         SELECT pgmqtt.add_mapping('{name}_b1', '{name}_b1', $$'{topic}/leaf/' || partition$$,
                                   operations => '{{truncate}}');
@@ -142,11 +142,11 @@ def test_truncate_of_partitions_says_which(server, sub, topic, name):
     got = []
     while (packet := sub.message()).topic != f"{topic}/end" or len(got) < 7:
         if packet.topic != f"{topic}/end":
-            got.append(packet.topic.removeprefix(topic).replace(name, ""))
-    assert got[0] == "/root/_a"
-    assert sorted(got[1:3]) == ["/leaf/_b1", "/root/_b"]
-    assert sorted(got[3:5]) == ["/root/_a", "/root/_b2"]
-    assert sorted(got[5:7]) == ["/leaf/_b1", "/root/"]
+            got.append(packet.topic.removeprefix(topic).replace(name, "table"))
+    assert got[0] == "/top/table_a"
+    assert sorted(got[1:3]) == ["/leaf/table_b1", "/top/table_b"]
+    assert sorted(got[3:5]) == ["/top/table_a", "/top/table_b2"]
+    assert sorted(got[5:7]) == ["/leaf/table_b1", "/top/table"]
     sub.expect_nothing_before_ping()
 
 
