@@ -1,6 +1,7 @@
 """pgmqtt.publish(): delivered after COMMIT and only then, in order."""
 
 import json
+import time
 
 import psycopg2
 import pytest
@@ -261,3 +262,38 @@ def test_payloads_without_a_value_and_with_every_byte(server, sub, topic):
         SELECT pgmqtt.publish('{topic}/a', decode(string_agg(lpad(to_hex(n), 2, '0'), ''), 'hex'))
             FROM generate_series(0, 255) n""")
     assert [packet.payload for packet in sub.messages(7)] == [b""] * 5 + [b"null", bytes(range(256))]
+
+
+def test_a_held_snapshot_does_not_make_publishing_slower(new_server):
+    """B06: rows that a forgotten transaction keeps are not looked at again with each message."""
+    own = new_server(conf={"autovacuum_naptime": "1s"}).start()
+    own.psql("""CREATE PROCEDURE many() LANGUAGE plpgsql AS $$BEGIN FOR i IN 1..20000 LOOP
+        PERFORM pgmqtt.publish('a', 'x'::text); COMMIT; END LOOP; END$$""")
+    holder = own.connect(autocommit=False)
+    holder.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    holder.cursor().execute("SELECT 1")
+    looked_at = ("SELECT idx_tup_read FROM pg_stat_user_indexes"
+                 " WHERE indexrelid = 'pgmqtt.outbox_commit_pkey'::regclass")
+
+    def settled():
+        """What the store worker has reported, when it has nothing more to report."""
+        own.wait_for(lambda: own.psql("SELECT count(*) FROM pgmqtt.outbox_commit") == "0", "it is empty")
+        previous = None
+        while previous != (previous := own.psql(looked_at)):
+            time.sleep(2)
+        return int(previous)
+
+    own.psql("SET synchronous_commit = off; CALL many()")
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("b", 0)
+        before = settled()
+        for _ in range(200):
+            own.psql("SELECT pgmqtt.publish('b', ''::text)")
+            client.message()
+        after = settled()
+    dead = int(own.psql("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'outbox_commit'"))
+    assert dead >= 20000, "the premise: the snapshot keeps them"
+    # Now and then it does begin at the beginning.
+    assert after - before < 10 * 20000
+    holder.close()
