@@ -172,6 +172,27 @@ def test_settings_that_an_expression_changes_end_with_it(server, sub, admin, top
         assert sub.message().payload.decode() == usual
 
 
+def test_advisory_locks_of_an_expression_end_with_its_batch(server, sub, topic, name):
+    """B18: the session is the worker's, and it would hold them for ever."""
+    server.psql(f"""CREATE TABLE {name} (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}'$$,
+            $$(SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory') || pg_advisory_lock(4711)$$);
+        INSERT INTO {name} VALUES (1)""")
+    assert sub.message().payload == b"0"
+    server.wait_for(lambda: server.psql("SELECT pg_try_advisory_lock(4711)") == "t", "it is free")
+    server.psql(f"INSERT INTO {name} VALUES (2)")
+    assert sub.message().payload == b"0"
+
+
+def test_advisory_locks_of_a_sink_end_with_its_batch(server, raw, topic, name):
+    """B18"""
+    server.psql(f"SELECT pgmqtt.add_sink('{name}', '{topic}/in', 'SELECT pg_advisory_lock(4712) FROM msg')")
+    client = raw()
+    client.connect()
+    assert client.publish(f"{topic}/in", "x", 1).code < 0x80
+    server.wait_for(lambda: server.psql("SELECT pg_try_advisory_lock(4712)") == "t", "it is free")
+
+
 def test_a_function_that_fits_better_later_is_not_called(server, sub, admin, topic, name):
     """B18: somebody may create functions in a schema of the search_path: the trojan operator."""
     server.psql(f"""
