@@ -38,10 +38,12 @@ CREATE TABLE pgmqtt.mapping (
     on_error    text NOT NULL CHECK (on_error IN ('skip', 'stall')),
     owner       regrole NOT NULL,
     search_path text NOT NULL,
+    calls       text[],
     enabled     boolean NOT NULL DEFAULT true,
     created_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE pgmqtt.mapping IS 'CDC mappings: committed rows to publishes. Change through pgmqtt.add_mapping and its siblings';
+COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call: those that they called when they were added; NULL: any';
 
 CREATE TABLE pgmqtt.sink (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -297,7 +299,7 @@ GRANT EXECUTE ON FUNCTION pgmqtt.publish(text, jsonb, int, boolean, jsonb) TO pg
 
 -- ------------------------------------------------------------------------------------------------
 -- CDC mappings: rows to topics. topic, payload, filter and properties are SQL expressions over new, old,
--- op, lsn, xid, commit_ts and absent; they run as the mapping's owner, who is the caller of add_mapping.
+-- op, lsn, xid, commit_ts, absent, partition and seq; they run as the mapping's owner, who is the caller of add_mapping.
 CREATE FUNCTION pgmqtt.add_mapping(
     name text,
     source regclass,

@@ -12,10 +12,12 @@ extern "C" {
 #include <replication/logical.h>
 }
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "cdc/row_copy.h"
+#include "pg/hops.h"
 
 namespace pgmqtt::cdc {
 
@@ -33,6 +35,16 @@ Oid file_node(Oid relation) {
     Oid node = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relfilenode;
     ReleaseSysCache(tuple);
     return node;
+}
+
+// A TRUNCATE of a partitioned table names it and all below it: it stands for all of them.
+bool below_another(Relation relation, Relation* relations, int count) {
+    if (!relation->rd_rel->relispartition) return false;
+    List* ancestors = get_partition_ancestors(RelationGetRelid(relation));
+    for (int i = 0; i < count; ++i) {
+        if (list_member_oid(ancestors, RelationGetRelid(relations[i]))) return true;
+    }
+    return false;
 }
 
 }  // namespace
@@ -167,7 +179,17 @@ void Capture::ensure_begun(ReorderBufferTXN* txn) {
     record->xid = U64FromFullTransactionId(full_xid(txn->xid));
     record->commit_lsn = txn->final_lsn;
     record->committed_at = txn->xact_time.commit_time;
+    record->hops = hops_;
     begun_ = true;
+}
+
+// Of the WAL record and the row's number in it (COPY writes many with one), so that it does not
+// depend on who is mapped.
+int64_t Capture::next_seq(XLogRecPtr record) {
+    constexpr int64_t kRowsOfRecord = 512;  // more than fit into a page
+    row_of_record_ = record == last_record_ ? row_of_record_ + 1 : 0;
+    last_record_ = record;
+    return static_cast<int64_t>(record) * kRowsOfRecord + row_of_record_;
 }
 
 void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change) {
@@ -195,21 +217,26 @@ void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBuffer
     Op op = change->action == REORDER_BUFFER_CHANGE_INSERT   ? Op::kInsert
             : change->action == REORDER_BUFFER_CHANGE_UPDATE ? Op::kUpdate
                                                              : Op::kDelete;
+    int64_t seq = next_seq(change->lsn);
     for (Oid target : route.targets) {
-        append_change(log_, {op, target, route.shape}, new_row, old_row);
+        append_change(log_, {op, target, route.shape, seq}, new_row, old_row);
         ++changes_;
     }
     MemoryContextSwitchTo(before);
     MemoryContextReset(row_context_);
 }
 
-void Capture::add_truncate(Relation relation, ReorderBufferTXN* txn) {
+void Capture::add_truncate(ReorderBufferTXN* txn, ReorderBufferChange* change, Relation* relations,
+                           int count, int number) {
+    Relation relation = relations[number];
     Route& route = this->route(relation);
-    // A TRUNCATE of the root names the root and its leaves: the root stands for all of them.
+    if (route.targets.empty()) return;
+    int64_t seq = next_seq(change->lsn);
+    bool below = below_another(relation, relations, count);
     for (Oid target : route.targets) {
-        if (target != RelationGetRelid(relation)) continue;
+        if (below && target != RelationGetRelid(relation)) continue;
         ensure_begun(txn);
-        append_change(log_, {Op::kTruncate, target, route.shape}, {}, {});
+        append_change(log_, {Op::kTruncate, target, route.shape, seq}, {}, {});
         ++changes_;
     }
 }
@@ -244,6 +271,7 @@ struct PluginCallbacks {
     static void begin(LogicalDecodingContext*, ReorderBufferTXN*) {
         active_capture->saw_past_ = true;
         active_capture->begun_ = false;
+        active_capture->hops_ = 0;
         if (active_capture->routes_.size() > kMaxRoutes) active_capture->forget_routes();
     }
     static void change(LogicalDecodingContext*, ReorderBufferTXN* txn, Relation relation,
@@ -251,15 +279,19 @@ struct PluginCallbacks {
         without_exceptions([&] { active_capture->add_change(relation, txn, change); });
     }
     static void truncate(LogicalDecodingContext*, ReorderBufferTXN* txn, int count,
-                         Relation* relations, ReorderBufferChange*) {
+                         Relation* relations, ReorderBufferChange* change) {
         without_exceptions([&] {
-            for (int i = 0; i < count; ++i) active_capture->add_truncate(relations[i], txn);
+            for (int i = 0; i < count; ++i)
+                active_capture->add_truncate(txn, change, relations, count, i);
         });
     }
-    static void message(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr,
-                        bool transactional, const char* prefix, Size size, const char* message) {
-        if (!transactional || std::strcmp(prefix, kSnapshotPrefix) != 0) return;
-        without_exceptions([&] { active_capture->add_snapshot(txn, message, size); });
+    static void message(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr lsn,
+                        bool transactional, const char* prefix, Size size, const char* content) {
+        if (!transactional) return;
+        int hops = pg::hops_in_logical_message(prefix, size, content);
+        active_capture->hops_ = std::max(active_capture->hops_, hops);
+        if (std::strcmp(prefix, kSnapshotPrefix) != 0) return;
+        without_exceptions([&] { active_capture->add_snapshot(txn, lsn, content, size); });
     }
     static void commit(LogicalDecodingContext*, ReorderBufferTXN* txn, XLogRecPtr) {
         without_exceptions([&] {

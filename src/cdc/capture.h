@@ -96,9 +96,11 @@ class Capture {
     Route& route(Relation relation);
     void find_route(Relation relation, Route& route);
     void ensure_begun(ReorderBufferTXN* txn);
+    int64_t next_seq(XLogRecPtr record);
     void add_change(Relation relation, ReorderBufferTXN* txn, ReorderBufferChange* change);
-    void add_truncate(Relation relation, ReorderBufferTXN* txn);
-    void add_snapshot(ReorderBufferTXN* txn, const char* message, size_t size);
+    void add_truncate(ReorderBufferTXN* txn, ReorderBufferChange* change, Relation* relations,
+                      int count, int number);
+    void add_snapshot(ReorderBufferTXN* txn, XLogRecPtr lsn, const char* message, size_t size);
     bool is_genuine(const SnapshotHead& head, ReorderBufferTXN* txn);
     void forget(Oid relation);
     void forget_routes();
@@ -115,6 +117,9 @@ class Capture {
     bool token_known_ = false;
     bool forgery_told_ = false;  // of that transaction
     bool begun_ = false;
+    XLogRecPtr last_record_ = InvalidXLogRecPtr;
+    int64_t row_of_record_ = 0;
+    int hops_ = 0;  // of the transaction; see pg/hops.h
     bool saw_past_ = false;
     bool sources_changed_ = false;
     bool invalidating_ = false;

@@ -21,14 +21,15 @@ class SnapshotRows {
     SnapshotRows(const char* message, size_t size)
         : next_(message + sizeof(SnapshotHead)), end_(message + size) {}
 
-    bool next(HeapTupleData& tuple) {
+    bool next(HeapTupleData& tuple, Oid& partition) {
         if (static_cast<size_t>(end_ - next_) < sizeof(SnapshotRow)) return false;
         SnapshotRow row;
         std::memcpy(&row, next_, sizeof row);
         next_ += sizeof row;
         auto left = static_cast<size_t>(end_ - next_);
         if (row.length < SizeofHeapTupleHeader || aligned(row.length) > left) return false;
-        tuple.t_len = static_cast<uint32>(row.length);
+        tuple.t_len = row.length;
+        partition = row.partition;
         tuple.t_data = reinterpret_cast<HeapTupleHeader>(const_cast<char*>(next_));
         next_ += aligned(row.length);
         return true;
@@ -66,7 +67,8 @@ bool Capture::is_genuine(const SnapshotHead& head, ReorderBufferTXN* txn) {
 }
 
 // Inside a decoding callback; may raise.
-void Capture::add_snapshot(ReorderBufferTXN* txn, const char* message, size_t size) {
+void Capture::add_snapshot(ReorderBufferTXN* txn, XLogRecPtr lsn, const char* message,
+                           size_t size) {
     if (size < sizeof(SnapshotHead)) return;
     SnapshotHead head;
     std::memcpy(&head, message, sizeof head);
@@ -80,10 +82,14 @@ void Capture::add_snapshot(ReorderBufferTXN* txn, const char* message, size_t si
             ensure_begun(txn);
             SnapshotRows rows(message, size);
             HeapTupleData tuple = {};
-            while (rows.next(tuple)) {
+            Oid partition = InvalidOid;
+            while (rows.next(tuple, partition)) {
                 RowCopy row;
                 row.tuple = &tuple;
-                append_change(log_, {Op::kSnapshot, head.source, shape, head.mapping}, row, {});
+                append_change(
+                    log_,
+                    {Op::kSnapshot, head.source, shape, next_seq(lsn), head.mapping, partition},
+                    row, {});
                 ++changes_;
             }
         }

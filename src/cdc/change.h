@@ -34,6 +34,7 @@ struct BeginRecord : Record {
     uint64_t xid;  // with epoch
     XLogRecPtr commit_lsn;
     TimestampTz committed_at;
+    int hops;  // see pg/hops.h
 };
 
 // Stands behind them.
@@ -54,6 +55,8 @@ struct ChangeRecord : Record {
     Oid target;       // the mapped relation: the changed one or its partitioned ancestor
     uint32_t shape;   // of the changed relation at that time, index into Shapes
     int32_t mapping;  // the only one that it is for; 0: all of the target
+    Oid partition;    // that holds the row; invalid: the relation of the shape
+    int64_t seq;      // grows inside the transaction, and is the same when it is decoded again
     RowPart new_row;
     RowPart old_row;
 

@@ -129,7 +129,7 @@ pg::Status Decoder::confirm(XLogRecPtr lsn) {
 }
 
 pg::Status Decoder::save() {
-    if (saved_ == confirmed_) return base::Done{};
+    if (is_saved()) return base::Done{};
     saved_ = confirmed_;
     return pg::guard([] {
         ReplicationSlotMarkDirty();

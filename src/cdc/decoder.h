@@ -35,6 +35,7 @@ class Decoder {
     XLogRecPtr confirmed() const { return confirmed_; }
     // Writes the confirmed position to disk, if it moved.
     pg::Status save();
+    bool is_saved() const { return saved_ == confirmed_; }
 
    private:
     void process_record();

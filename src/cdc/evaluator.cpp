@@ -303,8 +303,12 @@ void Evaluator::fill_values(Mapping& mapping, ChangeRecord& change) {
     set_value(values, kOld, has_old ? row_value(*rows, change, change.old_row) : Datum{0},
               !has_old);
     const RowPart& shown = has_new ? change.new_row : change.old_row;
-    bool absent = shown.absent_count > 0;
+    bool absent = has_absent(*rows, shown);
     set_value(values, kAbsent, absent ? absent_names(*rows, change, shown) : Datum{0}, !absent);
+    Oid relation = capture_.shapes()[change.shape].relation;
+    Oid partition = OidIsValid(change.partition) ? change.partition : relation;
+    set_value(values, kPartition, ObjectIdGetDatum(partition));
+    set_value(values, kSeq, Int64GetDatum(change.seq));
     set_value(values, kOp, CStringGetTextDatum(op_name(change.op)));
     set_value(values, kLsn, LSNGetDatum(begin_.commit_lsn));
     set_value(values, kXid, Int64GetDatum(static_cast<int64>(begin_.xid)));
@@ -344,9 +348,11 @@ pg::Status Evaluator::stage(Mapping& mapping, const RowResult& result) {
     }
     Staged staged;
     staged.mapping = &mapping;
-    if (result.has_properties) {
+    if (result.has_properties || begin_.hops > 0) {
         try {
-            std::string encoded = pg::properties_from_jsonb(result.properties);
+            std::string encoded;
+            if (result.has_properties) encoded = pg::properties_from_jsonb(result.properties);
+            if (begin_.hops > 0) pg::set_hops(encoded, begin_.hops);
             mqtt::Properties properties;
             if (mqtt::decode_message_properties(encoded, properties).ok() &&
                 properties.message_expiry_interval) {

@@ -67,9 +67,8 @@ bool type_fits(Purpose purpose, Oid type, PayloadKind& kind) {
     return true;
 }
 
-bool check_function(Oid function, void*) {
-    AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
-    if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+bool check_function(Oid function, void* calls) {
+    static_cast<Calls*>(calls)->check(function);
     return false;
 }
 
@@ -99,6 +98,13 @@ bool check_privileges(Node* node, void* context) {
         return query_tree_walker(query, kCheckPrivileges, context, 0);
     }
     return expression_tree_walker(node, kCheckPrivileges, context);
+}
+
+void check_queries(CachedPlanSource* source, Calls& calls) {
+    ListCell* cell;
+    foreach (cell, source->query_list) {
+        check_privileges(static_cast<Node*>(lfirst(cell)), &calls);
+    }
 }
 
 void name_the_expression(void* purpose) {
@@ -193,11 +199,9 @@ void Expression::prepare(Purpose expression_purpose, const char* text, Scope* sc
                         wanted(purpose).types, format_type_be(type)),
                  errdetail("The expression is: %s", text), errhint("%s", wanted(purpose).hint)));
     }
-    ListCell* cell;
-    foreach (cell, source->query_list) {
-        check_privileges(static_cast<Node*>(lfirst(cell)), nullptr);
-    }
+    check_queries(source, scope->calls);
     plan = prepared;
+    names = scope;
     kept = false;
     error_context_stack = callback.previous;
 }
@@ -213,10 +217,19 @@ void Expression::release() {
     kept = false;
 }
 
+// What it names may mean something else than when it was parsed. Before it is planned: that already
+// calls functions whose arguments are constant.
+void Expression::check_again() {
+    auto* source = static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan)));
+    CachedPlanGetTargetList(source, nullptr);  // parses again where something has changed
+    check_queries(source, names->calls);
+}
+
 // The plan is not held on to: a copy of the expression may outlive this subtransaction.
 void Expression::begin(ParamListInfo values) {
     state = nullptr;
     context = nullptr;
+    check_again();
     CachedPlan* cached = SPI_plan_get_cached_plan(plan);
     if (cached == nullptr) return;
     // SPI gives the reference to an owner only for plans that outlive it.

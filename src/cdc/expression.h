@@ -27,6 +27,7 @@ struct Expression {
     SPIPlanPtr plan;  // null: the mapping has no such expression
     bool kept;        // beyond SPI_finish()
     unsigned uses;    // bit per Name
+    Scope* names;     // as given to prepare()
     PayloadKind kind;
 
     // For the transaction in which begin() was called.
@@ -57,6 +58,9 @@ struct Expression {
     void reset() {
         if (state != nullptr) ResetExprContext(context);
     }
+
+   private:
+    void check_again();
 };
 
 }  // namespace pgmqtt::cdc

@@ -2,6 +2,7 @@
 
 extern "C" {
 #include <catalog/pg_type.h>
+#include <storage/lmgr.h>
 #include <utils/array.h>
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
@@ -32,7 +33,7 @@ namespace {
 
 constexpr const char* kSelectMappings =
     "SELECT id, name, source::oid, topic, payload, filter, properties, operations, qos, retain,"
-    " on_error, owner::oid, search_path, enabled FROM pgmqtt.mapping ORDER BY id";
+    " on_error, owner::oid, search_path, calls, enabled FROM pgmqtt.mapping ORDER BY id";
 
 enum Column : int {
     kId = 1,
@@ -48,6 +49,7 @@ enum Column : int {
     kOnError,
     kOwner,
     kSearchPath,
+    kCalls,
     kEnabled,
     kColumnEnd
 };
@@ -58,6 +60,7 @@ struct PlainRow {
     bool nulls[kColumnEnd];
     const char* texts[kColumnEnd];
     unsigned operations;
+    Calls calls;
 };
 
 unsigned operations_mask(Datum array) {
@@ -83,6 +86,7 @@ PlainRow read_row(HeapTuple tuple, TupleDesc columns) {
         }
     }
     row.operations = operations_mask(row.values[kOperations]);
+    row.calls = known_calls(row.nulls[kCalls] ? nullptr : DatumGetArrayTypeP(row.values[kCalls]));
     return row;
 }
 
@@ -105,6 +109,9 @@ MappingDefinition make_definition(const PlainRow& row) {
     definition.stall = std::string_view(row.texts[kOnError]) == "stall";
     definition.owner = DatumGetObjectId(row.values[kOwner]);
     definition.search_path = row.texts[kSearchPath];
+    if (row.calls.rule == Calls::Rule::kCompare) {
+        definition.calls.emplace(row.calls.known, row.calls.known + row.calls.known_count);
+    }
     definition.enabled = DatumGetBool(row.values[kEnabled]);
     return definition;
 }
@@ -134,7 +141,7 @@ pg::Result<std::vector<MappingDefinition>> load_mappings() {
 // ------------------------------------------------------------------------------------------------
 
 void MappingExpressions::prepare(Oid source, const Texts& texts) {
-    scope = {source, get_rel_type_id(source), 0};
+    scope = {source, get_rel_type_id(source), 0, texts.calls};
     topic.prepare(Purpose::kTopic, texts.topic, &scope);
     if (texts.payload != nullptr) {
         payload.prepare(Purpose::kPayload, texts.payload, &scope);
@@ -172,6 +179,9 @@ void MappingExpressions::reset() {
 
 Mapping::Mapping(MappingDefinition definition, XLogRecPtr since)
     : definition_(std::move(definition)), since_(since), status_(claim_status(definition_.id)) {
+    if (definition_.calls) {
+        for (const std::string& name : *definition_.calls) known_calls_.push_back(name.c_str());
+    }
     set_status(status_, "streaming");
 }
 
@@ -183,7 +193,15 @@ Mapping::~Mapping() {
     static_cast<void>(ignored);
 }
 
+Calls Mapping::calls() const {
+    if (!definition_.calls) return {Calls::Rule::kAnything, nullptr, 0, NIL};
+    return {Calls::Rule::kCompare, known_calls_.data(), static_cast<int>(known_calls_.size()), NIL};
+}
+
 void Mapping::refresh() {
+    // Until the batch's transaction ends: a row is read by the row type that was current when its
+    // value was made, so that must not change in between.
+    LockRelationOid(definition_.source, AccessShareLock);
     check_source(definition_.source, definition_.owner);
     TupleDesc current = lookup_rowtype_tupdesc_copy(get_rel_type_id(definition_.source), -1);
     if (prepared_ && equalTupleDescs(current, columns_)) return;
@@ -192,7 +210,7 @@ void Mapping::refresh() {
     expressions_.prepare(
         definition_.source,
         {definition_.topic.c_str(), c_text(definition_.payload), c_text(definition_.filter),
-         c_text(definition_.properties), definition_.retain});
+         c_text(definition_.properties), definition_.retain, calls()});
     expressions_.keep();
     if (columns_ != nullptr) FreeTupleDesc(columns_);
     columns_ = nullptr;

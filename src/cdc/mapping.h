@@ -35,6 +35,7 @@ struct MappingDefinition {
     bool stall = false;
     Oid owner = InvalidOid;
     std::string search_path;
+    std::optional<std::vector<std::string>> calls;  // none: the mapping may call anything
     bool enabled = false;
 
     friend bool operator==(const MappingDefinition&, const MappingDefinition&) = default;
@@ -66,6 +67,7 @@ struct MappingExpressions {
         const char* filter;
         const char* properties;
         bool retain;
+        Calls calls;
     };
     // As the current user with the current search_path; SPI is connected. May raise. Good until
     // SPI_finish(), or until release() after keep().
@@ -119,13 +121,15 @@ class Mapping {
 
    private:
     void refresh();
+    Calls calls() const;
 
     MappingDefinition definition_;
     XLogRecPtr since_;
     pg::MappingStatus* status_;
     MappingExpressions expressions_{};
     ParamListInfo values_ = nullptr;
-    TupleDesc columns_ = nullptr;  // in TopMemoryContext
+    std::vector<const char*> known_calls_;  // as in definition_
+    TupleDesc columns_ = nullptr;           // in TopMemoryContext
     bool prepared_ = false;
     BatchWork work_;
 };

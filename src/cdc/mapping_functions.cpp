@@ -104,16 +104,19 @@ Definition read_arguments(FunctionCallInfo fcinfo) {
     return definition;
 }
 
-void check_expressions(const Definition& definition) {
+// text[] of what they call.
+Datum check_expressions(const Definition& definition) {
     cdc::MappingExpressions expressions = {};
     expressions.prepare(definition.source, definition.texts);
-    if ((definition.operations & cdc::operation_bit("delete")) == 0) return;
-    cdc::check_delete({definition.name, definition.source, definition.texts.retain,
-                       definition.texts.payload == nullptr},
-                      expressions);
+    if ((definition.operations & cdc::operation_bit("delete")) != 0) {
+        cdc::check_delete({definition.name, definition.source, definition.texts.retain,
+                           definition.texts.payload == nullptr},
+                          expressions);
+    }
+    return cdc::noted_calls(expressions.scope.calls);
 }
 
-void store(FunctionCallInfo fcinfo) {
+void store(FunctionCallInfo fcinfo, Datum calls) {
     cdc::NewMapping mapping = {};
     for (int i = cdc::kNewName; i <= cdc::kNewOnError; ++i) {
         mapping.values[i] = fcinfo->args[i].value;
@@ -124,6 +127,8 @@ void store(FunctionCallInfo fcinfo) {
     const char* search_path = GetConfigOption("search_path", false, false);
     mapping.values[cdc::kNewSearchPath] = CStringGetTextDatum(search_path);
     mapping.nulls[cdc::kNewSearchPath] = ' ';
+    mapping.values[cdc::kNewCalls] = calls;
+    mapping.nulls[cdc::kNewCalls] = ' ';
     cdc::insert_mapping(mapping);
 }
 
@@ -143,8 +148,7 @@ PGMQTT_FUNCTION(pgmqtt_add_mapping) {
     SPI_connect();
     cdc::Definition definition = cdc::read_arguments(fcinfo);
     cdc::check_source(definition.source, GetUserId());
-    cdc::check_expressions(definition);
-    cdc::store(fcinfo);
+    cdc::store(fcinfo, cdc::check_expressions(definition));
     SPI_finish();
     if (wal_level < WAL_LEVEL_LOGICAL) {
         ereport(

@@ -38,12 +38,12 @@ pg::ActAs act_as_mapping_owner() {
 }
 
 void insert_mapping(NewMapping& mapping) {
-    Oid types[] = {TEXTOID, REGCLASSOID, TEXTOID, TEXTOID, TEXTOID,    TEXTARRAYOID,
-                   INT4OID, BOOLOID,     TEXTOID, TEXTOID, REGROLEOID, TEXTOID};
+    Oid types[] = {TEXTOID, REGCLASSOID, TEXTOID, TEXTOID,    TEXTOID, TEXTARRAYOID, INT4OID,
+                   BOOLOID, TEXTOID,     TEXTOID, REGROLEOID, TEXTOID, TEXTARRAYOID};
     run("INSERT INTO pgmqtt.mapping (name, source, topic, payload, filter, operations, qos, retain,"
-        " properties, on_error, owner, search_path)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        12, types, mapping.values, mapping.nulls);
+        " properties, on_error, owner, search_path, calls)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        13, types, mapping.values, mapping.nulls);
 }
 
 bool mapping_exists(const char* name) {

@@ -13,8 +13,8 @@ pg::ActAs act_as_mapping_owner();
 
 // Arguments of pgmqtt.add_mapping in their order, and what it adds.
 struct NewMapping {
-    Datum values[12];
-    char nulls[13];  // 'n' or ' '
+    Datum values[13];
+    char nulls[14];  // 'n' or ' '
 };
 enum NewMappingColumn : int {
     kNewName,
@@ -28,7 +28,8 @@ enum NewMappingColumn : int {
     kNewProperties,
     kNewOnError,
     kNewOwner,
-    kNewSearchPath
+    kNewSearchPath,
+    kNewCalls
 };
 void insert_mapping(NewMapping& mapping);
 

@@ -7,6 +7,7 @@ extern "C" {
 #include <executor/spi.h>
 #include <funcapi.h>
 #include <utils/acl.h>
+#include <utils/array.h>
 #include <catalog/pg_type.h>
 #include <utils/builtins.h>
 #include <utils/fmgroids.h>
@@ -47,12 +48,18 @@ Datum column_value(int number) {
     return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, &is_null);
 }
 
+ArrayType* array_or_null(int number) {
+    bool is_null;
+    Datum value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, &is_null);
+    return is_null ? nullptr : DatumGetArrayTypeP(value);
+}
+
 void read_mapping(const char* name, Previewed& previewed) {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
     pg::ActAs saved = cdc::act_as_mapping_owner();
     SPI_execute_with_args(
-        "SELECT source::oid, owner::oid, qos, search_path, topic, payload, filter, retain"
+        "SELECT source::oid, owner::oid, qos, search_path, topic, payload, filter, retain, calls"
         " FROM pgmqtt.mapping WHERE name = $1",
         1, types, values, nullptr, true, 1);
     pg::act_as_before(saved);
@@ -64,8 +71,12 @@ void read_mapping(const char* name, Previewed& previewed) {
     previewed.owner = DatumGetObjectId(column_value(2));
     previewed.qos = DatumGetInt32(column_value(3));
     previewed.search_path = column_text(4);
-    previewed.texts = {column_text(5), column_text(6), column_text(7), nullptr,
-                       DatumGetBool(column_value(8))};
+    previewed.texts = {column_text(5),
+                       column_text(6),
+                       column_text(7),
+                       nullptr,
+                       DatumGetBool(column_value(8)),
+                       cdc::known_calls(array_or_null(9))};
     // The expressions run with the owner's rights, and may read more than the source.
     if (has_privs_of_role(GetUserId(), previewed.owner)) return;
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -126,6 +137,8 @@ void preview_rows(Previewed& previewed, Portal rows, long limit, ReturnSetInfo* 
         XactReadOnly = true;
         for (uint64 i = 0; i < count && shown < limit; ++i) {
             bool is_null;
+            Datum partition = SPI_getbinval(table->vals[i], table->tupdesc, 2, &is_null);
+            cdc::set_value(previewed.values, cdc::kPartition, partition);
             Datum row = SPI_getbinval(table->vals[i], table->tupdesc, 1, &is_null);
             if (!is_null && preview_row(previewed, row, result)) ++shown;
         }

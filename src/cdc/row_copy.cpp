@@ -84,7 +84,9 @@ void append_change(ChangeLog& log, const ChangeHead& head, const RowCopy& new_ro
     record->op = head.op;
     record->target = head.target;
     record->shape = head.shape;
+    record->seq = head.seq;
     record->mapping = head.mapping;
+    record->partition = head.partition;
     put_part(*record, record->new_row, new_row, offset);
     put_part(*record, record->old_row, old_row, offset);
 }

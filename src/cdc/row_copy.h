@@ -23,7 +23,9 @@ struct ChangeHead {
     Op op;
     Oid target;
     uint32_t shape;
+    int64_t seq;
     int32_t mapping = 0;  // as in ChangeRecord
+    Oid partition = InvalidOid;
 };
 void append_change(ChangeLog& log, const ChangeHead& head, const RowCopy& new_row,
                    const RowCopy& old_row);

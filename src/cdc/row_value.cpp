@@ -6,6 +6,7 @@ extern "C" {
 #include <utils/lsyscache.h>
 }
 
+#include <algorithm>
 #include <cstring>
 
 #include "pg/datum.h"
@@ -88,6 +89,10 @@ RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid 
         conversion->through_text[column - 1] =
             TupleDescAttr(to, column - 1)->atttypid != from->atttypid;
     }
+    for (int i = 0; i < to->natts; ++i) {
+        bool missing = conversion->source[i] == InvalidAttrNumber;
+        conversion->incomplete |= missing && !TupleDescAttr(to, i)->attisdropped;
+    }
     return conversion;
 }
 
@@ -120,14 +125,19 @@ Datum row_value(const RowConversion& conversion, ChangeRecord& record, const Row
 
 Datum absent_names(const RowConversion& conversion, const ChangeRecord& record,
                    const RowPart& part) {
-    auto* names = static_cast<Datum*>(palloc(part.absent_count * sizeof(Datum)));
+    auto columns = static_cast<size_t>(conversion.to->natts);
+    auto* names = static_cast<Datum*>(palloc(columns * sizeof(Datum)));
     int count = 0;
     const AttrNumber* absent = record.absent(part);
-    for (uint32_t a = 0; a < part.absent_count; ++a) {
-        for (int i = 0; i < conversion.to->natts; ++i) {
-            if (conversion.source[i] != absent[a]) continue;
-            names[count++] = CStringGetTextDatum(NameStr(TupleDescAttr(conversion.to, i)->attname));
+    for (int i = 0; i < conversion.to->natts; ++i) {
+        Form_pg_attribute column = TupleDescAttr(conversion.to, i);
+        AttrNumber source = conversion.source[i];
+        if (column->attisdropped) continue;
+        if (source != InvalidAttrNumber &&
+            std::find(absent, absent + part.absent_count, source) == absent + part.absent_count) {
+            continue;
         }
+        names[count++] = CStringGetTextDatum(NameStr(column->attname));
     }
     return pg::array_datum(names, count, TEXTOID);
 }

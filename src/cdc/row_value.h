@@ -12,8 +12,9 @@ namespace pgmqtt::cdc {
 struct RowConversion {
     uint32_t shape;
     Oid target;
-    bool same;       // nothing to do
-    TupleDesc from;  // the shape's
+    bool same;        // nothing to do
+    bool incomplete;  // `to` has columns that came later: absent in the row
+    TupleDesc from;   // the shape's
     TupleDesc to;
     AttrNumber* source;  // per column of `to`: the column of `from`; 0: there is none
     bool* through_text;  // per column of `to`: the type changed
@@ -26,7 +27,12 @@ RowConversion* make_conversion(const Shapes::Shape& shape, uint32_t number, Oid 
 // The composite value. pallocs; may raise: a value may not fit its new type.
 Datum row_value(const RowConversion& conversion, ChangeRecord& record, const RowPart& part);
 
-// text[] of the names of the columns that are absent in `part`, as they are called now.
+// Whether the value of some column is not known: not in the WAL, or the column came later.
+inline bool has_absent(const RowConversion& conversion, const RowPart& part) {
+    return part.absent_count > 0 || (conversion.incomplete && part.offset != 0);
+}
+
+// text[] of their names, as they are called now.
 Datum absent_names(const RowConversion& conversion, const ChangeRecord& record,
                    const RowPart& part);
 

@@ -25,9 +25,9 @@ struct NameType {
 };
 
 constexpr NameType kNames[kNameCount] = {
-    {"new", InvalidOid},      {"old", InvalidOid}, {"op", TEXTOID},
-    {"lsn", PG_LSNOID},       {"xid", INT8OID},    {"commit_ts", TIMESTAMPTZOID},
-    {"absent", TEXTARRAYOID},
+    {"new", InvalidOid},      {"old", InvalidOid},        {"op", TEXTOID},
+    {"lsn", PG_LSNOID},       {"xid", INT8OID},           {"commit_ts", TIMESTAMPTZOID},
+    {"absent", TEXTARRAYOID}, {"partition", REGCLASSOID}, {"seq", INT8OID},
 };
 
 Oid type_of(const Scope& scope, int name) {
@@ -75,7 +75,8 @@ void hint_at_row(const Scope& scope, ParseState* parser, const char* word, int l
     if (get_attnum(scope.relation, word) <= 0) {
         ereport(ERROR,
                 (errcode(ERRCODE_UNDEFINED_COLUMN), errmsg("\"%s\" does not exist here", word),
-                 errhint("In scope: new and old (rows of %s), op, lsn, xid, commit_ts, absent.",
+                 errhint("In scope: new and old (rows of %s), op, lsn, xid, commit_ts, absent, "
+                         "partition, seq.",
                          get_rel_name(scope.relation)),
                  parser_errposition(parser, location)));
     }

@@ -1,7 +1,10 @@
-// What the expressions of a mapping may name: new, old, op, lsn, xid, commit_ts, absent.
+// What the expressions of a mapping may name: new, old, op, lsn, xid, commit_ts,
+// absent, partition, seq.
 #pragma once
 
 #include "pg/backend.h"
+
+#include "cdc/calls.h"
 
 extern "C" {
 #include <nodes/params.h>
@@ -9,14 +12,15 @@ extern "C" {
 
 namespace pgmqtt::cdc {
 
-enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent };
-inline constexpr int kNameCount = 7;
+enum Name : int { kNew, kOld, kOp, kLsn, kXid, kCommitTs, kAbsent, kPartition, kSeq };
+inline constexpr int kNameCount = 9;
 
 // Given to the parser of an expression. Must outlive the plan, which is parsed again after DDL.
 struct Scope {
     Oid relation;   // source of the mapping
     Oid row_type;   // of new and old
     unsigned used;  // bit per Name that an expression named; the parser adds
+    Calls calls;    // of all expressions of the mapping
 };
 
 // As SPI_prepare_extended() wants it; `scope` is a Scope.

@@ -162,8 +162,8 @@ struct RowWriter {
         pg::log_logical_message(kSnapshotPrefix, message.data, static_cast<size_t>(message.len));
         begin_message();
     }
-    void add(HeapTupleHeader tuple) {
-        SnapshotRow row = {HeapTupleHeaderGetDatumLength(tuple)};
+    void add(HeapTupleHeader tuple, Oid partition) {
+        SnapshotRow row = {HeapTupleHeaderGetDatumLength(tuple), partition};
         size_t size = sizeof row + aligned(row.length);
         if (static_cast<size_t>(message.len) + size > kMessageSize) end_message();
         if (size > MaxAllocSize - sizeof head) {
@@ -185,7 +185,9 @@ bool take_row(TupleTableSlot* slot, DestReceiver* receiver) {
     auto* writer = reinterpret_cast<RowWriter*>(receiver);
     bool is_null;
     Datum row = slot_getattr(slot, 1, &is_null);
-    if (!is_null) writer->add(DatumGetHeapTupleHeader(row));
+    if (is_null) return true;
+    Datum partition = slot_getattr(slot, 2, &is_null);
+    writer->add(DatumGetHeapTupleHeader(row), DatumGetObjectId(partition));
     return true;
 }
 

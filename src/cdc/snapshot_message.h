@@ -29,7 +29,8 @@ struct SnapshotHead {
 
 // Its tuple follows, a composite value without external parts; its size is rounded up to 8.
 struct SnapshotRow {
-    uint64_t length;
+    uint32_t length;
+    Oid partition;  // or the table itself
 };
 
 // The token of the transaction with this full id. pallocs, may raise.

@@ -72,9 +72,19 @@ void check_namespace(Oid id, Oid schema, const char* name) {
     }
 }
 
+// Nothing keeps a role that owns mappings from being dropped.
+void check_role(Oid role) {
+    if (SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role))) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_OBJECT),
+             errmsg("the mapping's owner (role oid %u) does not exist any more", role),
+             errhint("Drop the mapping, and add it again as a role that may read its table.")));
+}
+
 }  // namespace
 
 void check_source(Oid relation, Oid role) {
+    check_role(role);
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
     if (!HeapTupleIsValid(tuple)) {
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),

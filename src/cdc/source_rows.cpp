@@ -36,8 +36,8 @@ const char* rows_query(Oid source, const char* predicate) {
     // A partitioned table's mapping is about its partitions, a plain table's not about its
     // children.
     bool partitioned = get_rel_relkind(source) == RELKIND_PARTITIONED_TABLE;
-    return psprintf("SELECT new FROM %s %s AS new WHERE (%s\n)", partitioned ? "" : "ONLY", table,
-                    predicate == nullptr ? "true" : predicate);
+    return psprintf("SELECT new, new.tableoid FROM %s %s AS new WHERE (%s\n)",
+                    partitioned ? "" : "ONLY", table, predicate == nullptr ? "true" : predicate);
 }
 
 }  // namespace pgmqtt::cdc

@@ -5,8 +5,9 @@
 
 namespace pgmqtt::cdc {
 
-// One column, `new`: the row. `predicate` (or null) is one expression over it: it cannot end the
-// WHERE that it is put into. pallocs; raises with the place of the fault.
+// Two columns: the row, and the oid of the table or partition that holds it. `predicate` (or null)
+// is one expression over it: it cannot end the WHERE that it is put into. pallocs; raises with the
+// place of the fault.
 const char* rows_query(Oid source, const char* predicate);
 
 }  // namespace pgmqtt::cdc

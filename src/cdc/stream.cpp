@@ -28,10 +28,15 @@ using namespace std::chrono_literals;
 
 // Decoding pauses for evaluation when this much is waiting.
 constexpr size_t kLogBytes = 32 << 20;
-constexpr auto kSaveInterval = 1s;
+// A crash has what came after the last save decoded, and published, again. Saving flushes two files
+// and a directory: as often as it takes a twentieth of the time.
+constexpr int kSaveShare = 20;
+constexpr auto kShortestSaveInterval = 100ms;
+constexpr auto kLongestSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
 constexpr long kCreationPollMs = 10;
 constexpr long kIdleTickMs = 1000;
+constexpr XLogRecPtr kMuchWal = 1 << 20;
 
 // How long to wait before the same is tried again: what is in the way of a retry passes by itself,
 // what stalls a mapping waits for somebody.
@@ -60,13 +65,21 @@ Stream::Stream(Pause pause)
     // What waits in a file is bounded by the WAL, not by a user's limit.
     pg::value_or_throw(pg::guard([] {
         SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-        // A locked table is tried again, and the worker stays able to end meanwhile.
-        SetConfigOption("lock_timeout", "1s", PGC_SUSET, PGC_S_OVERRIDE);
+        // A locked table is tried again, and the worker stays able to end meanwhile. It gives way
+        // before deadlock_timeout would end a user's DDL instead.
+        SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
         pg::shared()->cdc_started_at = GetCurrentTimestamp();
     }));
 }
 
 Stream::~Stream() {
+    // A checkpoint at shutdown would not do it: it writes slots that are marked as changed.
+    if (streaming()) {
+        publisher_.turn();
+        pg::Status status = decoder_.confirm(done());
+        if (status.ok()) status = decoder_.save();
+        if (!status.ok()) pg::log(LOG, "could not save the slot's position", status.error());
+    }
     decoder_.close();
     release_slot();
     set_state(pg::CdcState::kStopped);
@@ -109,10 +122,12 @@ long Stream::timeout_ms() const {
     long tick = pg::settings.cdc_tick;
     if (blocked()) return std::min(tick, until(blocked_until_));
     if (!log_.empty() && publisher_.has_room()) return 0;
-    if (log_.empty() && wal_moved_ && !decoder_.reached(flushed_wal())) return 0;
-    bool pending = !log_.empty() || !publisher_.idle();
+    if (log_.empty() && read_ > 0 && !decoder_.reached(flushed_wal())) return 0;
+    // Where much is written, what will be committed is read beforehand.
+    bool pending = !log_.empty() || !publisher_.idle() || read_ > kMuchWal;
     // Idle, the commits that matter wake us; this is for the WAL of everybody else.
-    return pending ? tick : std::max(tick, kIdleTickMs);
+    long wait = pending ? tick : std::max(tick, kIdleTickMs);
+    return decoder_.is_saved() ? wait : std::min(wait, until(save_at_));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -301,7 +316,7 @@ void Stream::fail(const char* what, pg::Error error) {
 }
 
 void Stream::decode() {
-    wal_moved_ = false;
+    read_ = 0;
     if (log_.bytes() > kLogBytes) return;
     XLogRecPtr target = flushed_wal();
     uint64_t changes = pg::shared()->changes;
@@ -318,7 +333,7 @@ void Stream::decode() {
     }
     pg::Status status = decoder_.decode(target, kLogBytes, never);
     if (!status.ok()) fail("logical decoding failed", std::move(status.error()));
-    wal_moved_ = decoder_.position() != before;
+    read_ = decoder_.position() - before;
     report();
 }
 
@@ -343,16 +358,22 @@ void Stream::evaluate() {
     }
 }
 
-void Stream::confirm() {
-    // With nothing under way all that was read is done, whether it concerned us or not: a quiet
-    // mapped table in a busy database does not hold back WAL.
+// With nothing under way all that was read is done, whether it concerned us or not: a quiet mapped
+// table in a busy database does not hold back WAL.
+XLogRecPtr Stream::done() const {
     XLogRecPtr done = publisher_.done();
-    if (log_.empty() && publisher_.idle()) done = std::max(done, decoder_.position());
+    return log_.empty() && publisher_.idle() ? std::max(done, decoder_.position()) : done;
+}
+
+void Stream::confirm() {
     if (publisher_.done() > decoder_.confirmed()) pg::failpoint(pg::Failpoint::kCdcConfirm);
-    pg::Status status = decoder_.confirm(done);
-    if (status.ok() && Clock::now() >= save_at_) {
+    pg::Status status = decoder_.confirm(done());
+    Clock::time_point now = Clock::now();
+    if (status.ok() && !decoder_.is_saved() && now >= save_at_) {
         status = decoder_.save();
-        save_at_ = Clock::now() + kSaveInterval;
+        Clock::duration took = Clock::now() - now;
+        save_at_ = now + std::clamp<Clock::duration>(kSaveShare * took, kShortestSaveInterval,
+                                                     kLongestSaveInterval);
     }
     if (!status.ok()) fail("could not confirm the slot's position", std::move(status.error()));
     pg::shared()->cdc_confirmed_lsn = decoder_.confirmed();

@@ -56,6 +56,7 @@ class Stream {
     void set_state(pg::CdcState state);
     void decode();
     void evaluate();
+    XLogRecPtr done() const;
     void confirm();
     void report();
     [[noreturn]] void fail(const char* what, pg::Error error);
@@ -82,7 +83,7 @@ class Stream {
     std::chrono::milliseconds back_off_{0};
     Clock::time_point save_at_{};
     bool caches_show_present_ = true;  // of this process; see Capture::take_saw_past()
-    bool wal_moved_ = false;           // by the last decode()
+    XLogRecPtr read_ = 0;              // bytes of WAL, by the last decode()
     uint64_t told_changes_ = 0;        // of what report() adds up beyond this process
     uint64_t told_spilled_ = 0;
 };

@@ -22,6 +22,7 @@ extern "C" {
 #include "mqtt/topic.h"
 #include "pg/datum.h"
 #include "pg/guard.h"
+#include "pg/hops.h"
 #include "pg/properties.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
@@ -166,6 +167,7 @@ Arguments read_arguments(FunctionCallInfo fcinfo, base::ByteView payload) {
                "qos must be 0, 1 or 2, not " + std::to_string(arguments.qos));
     arguments.retain = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
     if (!PG_ARGISNULL(4)) arguments.properties = pg::properties_from_jsonb(PG_GETARG_DATUM(4));
+    if (pg::current_hops() > 0) pg::set_hops(arguments.properties, pg::current_hops());
     check_size(arguments);
     set_expiry(arguments);
     return arguments;

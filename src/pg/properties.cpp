@@ -7,15 +7,21 @@ extern "C" {
 #include <utils/numeric.h>
 }
 
+#include <algorithm>
+#include <charconv>
+#include <utility>
 #include <vector>
 
 #include "mqtt/codec.h"
 #include "mqtt/topic.h"
 #include "mqtt/utf8.h"
 #include "pg/datum.h"
+#include "pg/hops.h"
 
 namespace pgmqtt::pg {
 namespace {
+
+constexpr base::ByteView kHopsProperty = "pgmqtt-hops";
 
 // One token of a jsonb document, flat, so that it can leave the guard in which it was read.
 struct Token {
@@ -237,6 +243,32 @@ Datum jsonb_from_properties(const mqtt::Properties& properties) {
         push_user_properties(state, properties.user_properties.data(),
                              properties.user_properties.size());
     return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+}
+
+// A count that is no number of ours says nothing; of several the highest holds.
+int hops_of(const mqtt::Properties& properties) {
+    int hops = 0;
+    for (const auto& [name, value] : properties.user_properties) {
+        if (name != kHopsProperty) continue;
+        int count = 0;
+        auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+        if (error == std::errc::result_out_of_range) count = kMaxHops;
+        if (error == std::errc::invalid_argument || end != value.data() + value.size()) continue;
+        hops = std::max(hops, std::clamp(count, 0, kMaxHops));
+    }
+    return hops;
+}
+
+void set_hops(std::string& encoded, int hops) {
+    std::string before = std::move(encoded);
+    encoded.clear();
+    mqtt::Properties properties;
+    if (!mqtt::decode_message_properties(before, properties)) properties = {};
+    std::erase_if(properties.user_properties,
+                  [](const auto& property) { return property.first == kHopsProperty; });
+    std::string value = std::to_string(hops);
+    properties.user_properties.emplace_back(kHopsProperty, value);
+    mqtt::encode_message_properties(properties, encoded);
 }
 
 std::string properties_from_jsonb(Datum jsonb) {

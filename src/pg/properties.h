@@ -19,4 +19,9 @@ std::string properties_from_jsonb(Datum jsonb);
 // The reverse. Pallocs and may raise: inside a guard, with `properties` living above it.
 Datum jsonb_from_properties(const mqtt::Properties& properties);
 
+// How many sinks a message has behind it (pg/hops.h), as its user property pgmqtt-hops says.
+int hops_of(const mqtt::Properties& properties);
+// Says it in `encoded` properties, in place of what they say.
+void set_hops(std::string& encoded, int hops);
+
 }  // namespace pgmqtt::pg

@@ -5,6 +5,7 @@ extern "C" {
 #include <access/xlog.h>
 #include <executor/spi.h>
 #include <storage/latch.h>
+#include <storage/lock.h>
 #include <utils/backend_status.h>
 #include <utils/memutils.h>
 #include <utils/snapmgr.h>
@@ -60,6 +61,13 @@ void abort_transaction(MemoryContext outer) {
             [](void*) { ereport(FATAL, errmsg("pgmqtt could not abort a transaction")); }, nullptr,
             error);
     MemoryContextSwitchTo(outer);
+}
+
+// Of what a user's expression or statement can leave behind in a session, these outlive its
+// transaction, and a worker's session does not end.
+void release_advisory_locks() {
+    Error ignored;
+    internal::run_guarded([](void*) { LockReleaseSession(USER_LOCKMETHOD); }, nullptr, ignored);
 }
 
 void report_idle(const TransactionOptions& options) {
@@ -135,6 +143,7 @@ bool run_transaction(const TransactionOptions& options, void (*fn)(void*), void*
         thrown = std::current_exception();
     }
     if (!committed) abort_transaction(outer);
+    release_advisory_locks();
     report_idle(options);
     // A wait inside the transaction (for a lock, for a synchronous standby) resets the process's
     // latch, and with it whatever it was set for: look again before sleeping.

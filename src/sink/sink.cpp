@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "pg/failpoint.h"
+#include "pg/hops.h"
 #include "pg/log.h"
+#include "pg/properties.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
 #include "sink/reason_text.h"
@@ -35,6 +37,22 @@ constexpr int kHoldsBeforeLog = 3;
 milliseconds delay_after(int holds, bool lock) {
     milliseconds delay = kFirstDelay * (1 << std::min(holds - 1, 16));
     return std::min(delay, lock ? kLongestLockDelay : kLongestDelay);
+}
+
+// Sinks that a message has behind it.
+int hops_of(const Message& message) {
+    return message.properties.empty() ? 0 : pg::hops_of(message.decoded_properties());
+}
+
+// All of a batch have the same count.
+bool is_loop(const std::vector<const Message*>& batch) {
+    return hops_of(*batch.front()) >= pg::kMaxHops;
+}
+
+pg::Error loop() {
+    return pg::make_error(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+                          "message has " + std::to_string(pg::kMaxHops) +
+                              " sinks behind it (user property pgmqtt-hops): this is a loop");
 }
 
 }  // namespace
@@ -79,7 +97,9 @@ void Sink::forget_messages() {
 void Sink::run(DeadLetters& dead_letters, Completions& completions) {
     Batch batch = next_batch();
     bool runs = !retired() && definition_.enabled && statement_ != nullptr;
-    Outcome outcome = runs ? store(batch, dead_letters) : refuse(batch, dead_letters);
+    Outcome outcome = !runs            ? refuse(batch, not_wanted(), dead_letters)
+                      : is_loop(batch) ? refuse(batch, loop(), dead_letters)
+                                       : store(batch, dead_letters);
     settle(outcome, completions);
     if (outcome.held_by == HeldBy::kNothing)
         recover();
@@ -94,6 +114,8 @@ Sink::Batch Sink::next_batch() const {
     for (const auto& message : queue_) {
         bytes += message->bytes.size();
         if (batch.size() == kBatchMessages || (bytes > kBatchBytes && !batch.empty())) break;
+        // What comes of a batch gets one count.
+        if (!batch.empty() && hops_of(*message) != hops_of(*batch.front())) break;
         batch.push_back(message.get());
     }
     return batch;
@@ -120,11 +142,13 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
                           DeadLetters& dead_letters) {
     BatchRun run(*statement_, *columns_, batch, outcome);
     if (definition_.retry) run.hold_failures(head_attempts_ < kRetries);
+    pg::HopScope hops(hops_of(*batch.front()) + 1);
     try {
         return pg::transaction({.activity = activity_.c_str()}, [&] {
             limit_lock_waits();
             check_constraints_at_once();
             pg::failpoint_in_guard(pg::Failpoint::kSinkWrite);
+            pg::mark_transaction_with_hops();
             if (bisect)
                 run.run_bisected();
             else
@@ -139,11 +163,14 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
     }
 }
 
-// Dropped or disabled: nobody wants the messages, but they were accepted, so they are kept.
-Outcome Sink::refuse(const Batch& batch, DeadLetters& dead_letters) {
-    pg::Error error = pg::make_error(
+pg::Error Sink::not_wanted() const {
+    return pg::make_error(
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sink \"" + definition_.name + "\"" + (retired() ? " was dropped" : " is disabled"));
+}
+
+// Nobody wants the messages, but they were accepted, so they are kept.
+Outcome Sink::refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters) {
     Outcome outcome;
     pg::Status status = pg::transaction({.activity = activity_.c_str()}, [&] {
         limit_lock_waits();

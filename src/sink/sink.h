@@ -57,7 +57,8 @@ class Sink {
     void rebuild();
     Batch next_batch() const;
     Outcome store(const Batch& batch, DeadLetters& dead_letters);
-    Outcome refuse(const Batch& batch, DeadLetters& dead_letters);
+    Outcome refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters);
+    pg::Error not_wanted() const;
     pg::Status transact(const Batch& batch, bool bisect, Outcome& outcome,
                         DeadLetters& dead_letters);
     void settle(const Outcome& outcome, Completions& completions);

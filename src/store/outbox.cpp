@@ -3,9 +3,13 @@
 extern "C" {
 #include <catalog/pg_type_d.h>
 #include <executor/spi.h>
+#include <access/transam.h>
+#include <utils/snapmgr.h>
 #include <utils/timestamp.h>
 #include <utils/xid8.h>
 }
+
+#include <algorithm>
 
 #include "pg/datum.h"
 
@@ -14,6 +18,9 @@ namespace {
 
 constexpr int kRowsPerBatch = 1000;
 constexpr size_t kBytesPerBatch = 1 << 20;
+
+// Nobody but us gives numbers, unless somebody does: ALTER SEQUENCE, a restored table.
+constexpr std::chrono::seconds kBeginAnew{60};
 
 broker::PublishRecord record_of_row(HeapTuple row, TupleDesc desc) {
     bool null;
@@ -40,8 +47,8 @@ Outbox::Outbox()
     : next_(
           "SELECT c.seq, c.xid, o.id, o.topic, o.payload, o.qos, o.retain, o.properties, o.at, "
           "o.expires_at FROM pgmqtt.outbox_commit c LEFT JOIN pgmqtt.outbox o USING (xid) "
-          "ORDER BY c.seq, o.id LIMIT $1",
-          {INT4OID}),
+          "WHERE c.seq > $2 ORDER BY c.seq, o.id LIMIT $1",
+          {INT4OID, INT8OID}),
       remove_(
           "DELETE FROM pgmqtt.outbox WHERE ctid = ANY (ARRAY("
           "SELECT t.ctid FROM unnest($1, $2) AS done(xid, id) "
@@ -55,14 +62,23 @@ Outbox::Outbox()
           {INT8ARRAYOID}) {}
 
 bool Outbox::fetch(broker::BatchWriter& batch) {
-    Datum limit = Int32GetDatum(kRowsPerBatch);
-    uint64 count = next_.execute(&limit, nullptr, true);
+    base::MonoTime now = base::read_clocks().mono;
+    if (now - begun_anew_at_ > kBeginAnew) {
+        begin_anew();
+        begun_anew_at_ = now;
+    }
+    Datum values[] = {Int32GetDatum(kRowsPerBatch), Int64GetDatum(floor_)};
+    uint64 count = next_.execute(values, nullptr, true);
     fetched_.reserve(count);
+    bool null;
+    raise_floor(count > 0, count == 0
+                               ? 0
+                               : DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+                                                             SPI_tuptable->tupdesc, 1, &null)));
     for (uint64 i = 0; i < count; ++i) {
         if (batch.size() >= kBytesPerBatch) return true;
         HeapTuple row = SPI_tuptable->vals[i];
         TupleDesc desc = SPI_tuptable->tupdesc;
-        bool null;
         int64 seq = DatumGetInt64(SPI_getbinval(row, desc, 1, &null));
         FullTransactionId xid = DatumGetFullTransactionId(SPI_getbinval(row, desc, 2, &null));
         Datum id = SPI_getbinval(row, desc, 3, &null);
@@ -70,6 +86,19 @@ bool Outbox::fetch(broker::BatchWriter& batch) {
         if (!null) batch.add(record_of_row(row, desc));
     }
     return count == kRowsPerBatch;
+}
+
+// The transaction that got a number had its id before: its row in the outbox was written.
+void Outbox::raise_floor(bool found, int64_t first) {
+    TransactionId oldest_running = GetActiveSnapshot()->xmin;
+    auto bound_xid = static_cast<TransactionId>(bound_xid_);
+    if (bound_ > 0 && TransactionIdFollowsOrEquals(oldest_running, bound_xid)) {
+        floor_ = std::max(floor_, found ? std::min(bound_, first - 1) : bound_);
+        bound_ = 0;
+    }
+    if (bound_ > 0 || !found) return;
+    bound_ = first;
+    bound_xid_ = U64FromFullTransactionId(ReadNextFullTransactionId());
 }
 
 void Outbox::remove_fetched() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "broker/batch.h"
 #include "pg/statement.h"
 
@@ -26,6 +27,8 @@ class Outbox {
 
     bool under_way() const { return !fetched_.empty(); }
     void forget() { fetched_.clear(); }
+    // Whatever is known of where to begin: also for rows that have their numbers from elsewhere.
+    void begin_anew() { floor_ = bound_ = 0; }
 
    private:
     struct Row {
@@ -37,6 +40,16 @@ class Outbox {
     pg::Statement remove_;
     pg::Statement remove_commits_;
     std::vector<Row> fetched_;
+
+    // Rows up to here are gone, and none will come: where the next search begins. Behind them are
+    // those that a held snapshot keeps in the index, each of which every search would look at.
+    void raise_floor(bool found, int64_t first);
+    int64_t floor_ = 0;
+    // Numbers up to `bound_` were given out before `bound_xid_` was: when no transaction older than
+    // that runs any more, those numbers are all decided.
+    int64_t bound_ = 0;
+    uint64_t bound_xid_ = 0;
+    base::MonoTime begun_anew_at_{};
 };
 
 }  // namespace pgmqtt::store

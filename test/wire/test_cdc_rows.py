@@ -2,6 +2,8 @@
 
 import pytest
 
+from test_mappings import wait_until_decoded
+
 BIG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i)"  # does not compress
 
 
@@ -107,6 +109,76 @@ def test_truncate_is_one_message(server, sub, topic, name):
     sub.expect_nothing_before_ping()
 
 
+def test_partitions_say_which_they_are(server, sub, topic, name):
+    """B12: also of a sub-partition, and in preview_mapping()."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int, part text) PARTITION BY LIST (part);
+        CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES IN ('a');
+        CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES IN ('b') PARTITION BY LIST (id);
+        CREATE TABLE {name}_b1 PARTITION OF {name}_b FOR VALUES IN (1);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || partition$$,
+                                  operations => '{{insert}}');
+        INSERT INTO {name} VALUES (1, 'a'), (1, 'b')""")
+    assert [sub.message().topic for _ in range(2)] == [f"{topic}/{name}_a", f"{topic}/{name}_b1"]
+    previewed = server.psql(f"SELECT topic FROM pgmqtt.preview_mapping('{name}') ORDER BY 1")
+    assert previewed.split() == [f"{topic}/{name}_a", f"{topic}/{name}_b1"]
+
+
+def test_truncate_of_partitions_says_which(server, sub, topic, name):
+    """B12, B13: the topmost of what was emptied is named, once; a mapping of a leaf hears of it, too."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int, part text) PARTITION BY LIST (part);
+        CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES IN ('a');
+        CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES IN ('b') PARTITION BY LIST (id);
+        CREATE TABLE {name}_b1 PARTITION OF {name}_b FOR VALUES IN (1);
+        CREATE TABLE {name}_b2 PARTITION OF {name}_b FOR VALUES IN (2);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/top/' || partition$$,
+                                  operations => '{{truncate}}');
+        SELECT pgmqtt.add_mapping('{name}_b1', '{name}_b1', $$'{topic}/leaf/' || partition$$,
+                                  operations => '{{truncate}}');
+        TRUNCATE {name}_a; TRUNCATE {name}_b; TRUNCATE {name}_b2, {name}_a; TRUNCATE {name};
+        SELECT pgmqtt.publish('{topic}/end', ''::text)""")
+    wait_until_decoded(server)
+    got = []
+    while (packet := sub.message()).topic != f"{topic}/end" or len(got) < 7:
+        if packet.topic != f"{topic}/end":
+            got.append(packet.topic.removeprefix(topic).replace(name, "table"))
+    assert got[0] == "/top/table_a"
+    assert sorted(got[1:3]) == ["/leaf/table_b1", "/top/table_b"]
+    assert sorted(got[3:5]) == ["/top/table_a", "/top/table_b2"]
+    assert sorted(got[5:7]) == ["/leaf/table_b1", "/top/table"]
+    sub.expect_nothing_before_ping()
+
+
+def test_truncate_cascade_is_one_message_per_table(server, sub, topic, name):
+    """B13"""
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        CREATE TABLE {name}_child (id int PRIMARY KEY, parent int REFERENCES {name});
+        CREATE TABLE {name}_unmapped (parent int REFERENCES {name});
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || op || '/parent'$$,
+            operations => '{{truncate}}');
+        SELECT pgmqtt.add_mapping('{name}c', '{name}_child', $$'{topic}/' || op || '/child'$$,
+            operations => '{{truncate}}');
+        INSERT INTO {name} VALUES (1); INSERT INTO {name}_child VALUES (1, 1);
+        TRUNCATE {name} CASCADE""")
+    assert sorted(sub.message().topic for _ in range(2)) == \
+        [f"{topic}/TRUNCATE/child", f"{topic}/TRUNCATE/parent"]
+    wait_until_decoded(server)
+    sub.expect_nothing_before_ping()
+
+
+def test_chunks_in_a_schema_of_their_own_publish_as_the_root(server, sub, topic, name):
+    """B12: children that are named like those of TimescaleDB are nothing special."""
+    server.psql(f"""
+        CREATE SCHEMA {name}_internal;
+        CREATE TABLE {name} (at int NOT NULL, v int) PARTITION BY RANGE (at);
+        CREATE TABLE {name}_internal._hyper_1_1_chunk PARTITION OF {name} FOR VALUES FROM (0) TO (10);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/row'$$, operations => '{{insert}}');
+        INSERT INTO {name} VALUES (1, 1); INSERT INTO {name}_internal._hyper_1_1_chunk VALUES (2, 2)""")
+    assert [sub.json_message()[1]["at"] for _ in range(2)] == [1, 2]
+
+
 def test_ddl_between_writes(server, sub, topic, name):
     """Rows of one round of decoding, written under four shapes of the table."""
     server.psql(f"""
@@ -210,6 +282,30 @@ def test_properties(server, raw, topic, name):
         INSERT INTO {name} VALUES (1)""")
     packet = client.expect(3)
     assert "application/json" in str(packet.properties) and "xid" in str(packet.properties)
+
+
+def test_lsn_and_seq_number_the_changes(server, raw, topic, name):
+    """Per change one pair that only grows: single rows, COPY, savepoints, two tables, TRUNCATE."""
+    client = raw()
+    client.connect()
+    client.subscribe(f"{topic}/#", 1)
+    numbers = """$$jsonb_build_object('user_properties',
+        jsonb_build_object('lsn', (lsn - '0/0')::text, 'seq', seq::text))$$"""
+    server.psql(f"CREATE TABLE {name} (v int); CREATE TABLE {name}_b (v int);"
+                + "".join(f"SELECT pgmqtt.add_mapping('{table}', '{table}', $$'{topic}/x'$$, $$'x'$$,"
+                          f" properties => {numbers}, operations => '{{insert,truncate}}');"
+                          for table in (name, f"{name}_b")))
+    server.psql(f"INSERT INTO {name} VALUES (1);"
+                f"BEGIN; INSERT INTO {name} VALUES (2); SAVEPOINT s; INSERT INTO {name}_b VALUES (3);"
+                f"RELEASE s; INSERT INTO {name} SELECT generate_series(1, 10);"
+                f"COPY {name}_b FROM STDIN;\n" + "".join(f"{n}\n" for n in range(1000)) + "\\.\n"
+                f"TRUNCATE {name}, {name}_b; COMMIT; INSERT INTO {name} VALUES (5)")
+    pairs = []
+    for packet in client.messages(1 + 2 + 10 + 1000 + 2 + 1):
+        said = dict(packet.properties["user_property"])
+        pairs.append((int(said["lsn"]), int(said["seq"])))
+    assert pairs == sorted(set(pairs))
+    assert len({lsn for lsn, _ in pairs}) == 3
 
 
 def test_savepoints_and_rollbacks_publish_what_was_committed(server, sub, topic, name):

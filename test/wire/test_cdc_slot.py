@@ -12,6 +12,7 @@ import psycopg2
 import pytest
 
 from harness.rawmqtt import RawClient
+from test_mappings import wait_until_decoded
 
 
 def slots(server):
@@ -143,6 +144,7 @@ def test_prepared_transactions(new_server):
     own.wait_for(lambda: status(own, "a") == "streaming", "the slot is made", 5)
     own.psql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'one';"
              "BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'two'; INSERT INTO t VALUES (3)")
+    wait_until_decoded(own)
     own.stop("fast")
     own.start()
     with RawClient(own.mqtt_port) as client:
@@ -260,6 +262,30 @@ def test_a_million_rows_in_one_transaction_are_bounded(new_server):
     assert peak < 250 * 1024
 
 
+def test_a_clean_restart_publishes_nothing_again(own):
+    """The position is saved at the end, whatever was saved a moment before."""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$)")
+
+    def receiver():
+        client = RawClient(own.mqtt_port)
+        client.connect()
+        client.subscribe("a", 1)
+        return client
+
+    for first in range(0, 300, 100):
+        with receiver() as client:
+            cursor = own.connect().cursor()
+            for number in range(first, first + 100):
+                cursor.execute("INSERT INTO t VALUES (%s)", (number,))
+                assert client.message().payload == str(number).encode()
+            client.until_ping()  # the last PUBACK has arrived: nothing is under way
+        assert own.psql("SELECT published FROM pgmqtt.mappings") == "100", "the premise: it counts"
+        own.restart()
+        wait_until_decoded(own)
+        assert own.psql("SELECT published FROM pgmqtt.mappings") == "0", "since the restart"
+
+
 @pytest.mark.parametrize("victim", ["pgmqtt cdc", "pgmqtt broker"])
 def test_a_terminated_worker_loses_nothing(own, victim):
     own.psql("CREATE TABLE t (id int PRIMARY KEY);"
@@ -290,3 +316,58 @@ def test_tables_named_like_ours_are_nobodys_mapping(own):
     assert slots(own) == ""
     with pytest.raises((RuntimeError, psycopg2.Error), match="belongs to pgmqtt"):
         own.psql("SELECT pgmqtt.add_mapping('x', 'pgmqtt.dead_letter', $$'a'$$)")
+
+
+def test_committed_changes_flow_beside_transactions_that_stay_open(own):
+    """B05: one that wrote the mapped table, one that holds its snapshot, one that is idle in it."""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int);"
+             "SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$)")
+    writer, reader, idle = (own.connect(autocommit=False) for _ in range(3))
+    writer.cursor().execute("INSERT INTO t VALUES (1000)")
+    reader.set_session(isolation_level="REPEATABLE READ")
+    reader.cursor().execute("SELECT count(*) FROM t, pgmqtt.outbox")
+    idle.cursor().execute("INSERT INTO other VALUES (1)")
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("a", 1)
+        for number in range(50):
+            own.psql(f"INSERT INTO t VALUES ({number})")
+            assert client.message().payload == str(number).encode()
+        # Neither a new mapping nor a new worker waits for them.
+        own.psql("SELECT pgmqtt.add_mapping('b', 'other', $$'b'$$)")
+        assert status(own, "b") == "streaming"
+        before = worker_pid(own)
+        own.psql(f"SELECT pg_terminate_backend({before})")
+        own.wait_for(lambda: own.worker_pid("pgmqtt cdc") not in (None, before), "a new worker")
+        own.psql("INSERT INTO t VALUES (50)")
+        assert client.message().payload == b"50"
+        writer.commit()
+        assert client.message().payload == b"1000"
+    for session in (reader, idle):
+        session.rollback()
+
+
+def test_the_backend_that_waits_for_the_slot_can_be_ended(own):
+    """B05: cancelled it commits; terminated it does, too, since only the waiting comes after."""
+    own.psql("CREATE TABLE t (id int PRIMARY KEY)")
+    blocker = own.connect(autocommit=False)
+    blocker.cursor().execute("INSERT INTO t VALUES (1)")
+    adder = own.connect(autocommit=True)
+    pid = adder.get_backend_pid()
+
+    def add():
+        try:
+            adder.cursor().execute("SELECT pgmqtt.add_mapping('a', 't', $$'a'$$)")
+        except psycopg2.OperationalError:
+            pass  # ended before it could say that it had committed
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    own.wait_for(lambda: "waits for the transaction" in status(own, "a"), "it waits")
+    own.psql(f"SELECT pg_terminate_backend({pid})")
+    own.wait_for(lambda: own.psql(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}") == "0",
+                 "it has ended", 5)
+    thread.join()
+    # It is tried again until it works, whoever waits.
+    blocker.rollback()
+    own.wait_for(lambda: status(own, "a") == "streaming", "the slot is made", 5)

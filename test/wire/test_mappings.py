@@ -162,3 +162,35 @@ def test_mapped_rows_survive_kill_9(new_server, topic, name):
         got = set()
         while got != wanted:
             got.add(client.expect(3).topic)
+
+
+def test_one_row_in_a_hundred_fails_and_wal_does_not_pile_up(server, sub, topic, name):
+    """B11: counted, kept with its LSN and what was known of it; the slot follows."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || CASE WHEN new.id % 100 = 1 THEN 'a+'
+            ELSE 'row' END$$, $$(1000 / (new.id % 100))::text$$);
+        INSERT INTO {name} SELECT generate_series(1, 1000)""")
+    wait_until_decoded(server)
+    assert len(sub.messages(980)) == 980
+    sub.expect_nothing_before_ping()
+    counted = server.psql(f"SELECT status, published, errors FROM pgmqtt.mappings WHERE name = '{name}'")
+    assert counted == "streaming|980|20"
+    letters = server.psql(f"SELECT sqlstate, count(*), count(lsn), count(topic), min(lsn) = max(lsn)"
+                          f" FROM pgmqtt.dead_letter WHERE name = '{name}' GROUP BY 1 ORDER BY 1")
+    # Division by zero is found before there is a payload; a bad topic leaves both to be looked at.
+    assert letters.splitlines() == ["22012|10|10|10|t", "22023|10|10|10|t"]
+
+
+def test_what_cannot_be_a_topic_or_a_payload(server, sub, topic, name):
+    """B11: too long, too big, no text; each row on its own, the next one is published."""
+    server.psql(f"""
+        CREATE TABLE {name} (t text, p text);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', 'new.t', 'new.p', properties =>
+            $$CASE WHEN new.p = 'p' THEN '{{"unknown": 1}}' WHEN new.p = 'q' THEN '[]' END::jsonb$$);
+        INSERT INTO {name} VALUES (repeat('x', 70000), ''), ('{topic}/#', ''), ('{topic}/+/a', ''), ('$SYS', ''),
+            ('$share/g/x', ''), ('', ''), (NULL, ''), ('{topic}/big', repeat('x', 2000000)), ('{topic}/a', 'p'),
+            ('{topic}/a', 'q'), ('{topic}/good', 'good')""")
+    assert sub.message().topic == f"{topic}/good"
+    assert server.psql(f"SELECT count(*) FROM pgmqtt.dead_letter WHERE name = '{name}'") == "10"
+    sub.expect_nothing_before_ping()

@@ -1,9 +1,21 @@
 """pgmqtt.publish(): delivered after COMMIT and only then, in order."""
 
 import json
+import time
 
 import psycopg2
 import pytest
+
+from harness.rawmqtt import RawClient
+from harness.server import Server
+from test_mappings import wait_until_decoded
+
+
+@pytest.fixture(scope="module")
+def big_server():
+    """Its messages may have 16 MB and a little."""
+    with Server({"pgmqtt.max_packet_size": "17MB", "pgmqtt.client_buffer": "32MB"}) as running:
+        yield running
 
 
 def payloads(client, count):
@@ -131,8 +143,6 @@ def test_transactions_are_delivered_in_commit_order(server, sub, topic):
 
 
 def test_prepare_transaction(new_server, topic):
-    from harness.rawmqtt import RawClient
-
     server = new_server(conf={"max_prepared_transactions": 5}).start()
     with RawClient(server.mqtt_port) as client:
         client.connect()
@@ -151,8 +161,6 @@ def test_a_read_only_transaction_cannot_publish(server, topic):
 
 def test_a_committed_publish_survives_kill_9(new_server, topic):
     """No subscriber is needed to see it: it is retained."""
-    from harness.rawmqtt import RawClient
-
     server = new_server().start()
     server.psql(f"SELECT pgmqtt.publish('{topic}', 'kept'::text, 1, true)")
     server.kill9(everyone=True)
@@ -169,3 +177,123 @@ def test_python_types_need_no_casts(server, sub, topic):
         cursor.execute("SELECT pgmqtt.publish(%s, %s)",
                        (f"{topic}/a", psycopg2.Binary(b"\x01\x02")))
     assert sub.messages(1)[0].payload == b"\x01\x02"
+
+
+def test_statement_timeout_takes_back(server, sub, topic):
+    """B07: the statement that called publish() is cancelled; the transaction cannot commit."""
+    with pytest.raises(RuntimeError, match="57014"):
+        server.psql(f"SET statement_timeout = '50ms';"
+                    f"SELECT pgmqtt.publish('{topic}/a', 'never'::text, 1), pg_sleep(10)")
+    with server.connect(autocommit=False) as session, session.cursor() as cursor:
+        cursor.execute("SELECT pgmqtt.publish(%s, 'never'::text, 1)", (f"{topic}/a",))
+        cursor.execute("SET LOCAL statement_timeout = '50ms'")
+        with pytest.raises(psycopg2.errors.QueryCanceled):
+            cursor.execute("SELECT pg_sleep(10)")
+        session.commit()  # of a failed transaction: a rollback
+        cursor.execute("SELECT pgmqtt.publish(%s, 'kept'::text, 1)", (f"{topic}/a",))
+        cursor.execute("SAVEPOINT s")
+        cursor.execute("SET LOCAL statement_timeout = '50ms'")
+        with pytest.raises(psycopg2.errors.QueryCanceled):
+            cursor.execute("SELECT pgmqtt.publish(%s, 'never'::text, 1), pg_sleep(10)", (f"{topic}/a",))
+        cursor.execute("ROLLBACK TO s")
+        session.commit()
+    assert payloads(sub, 1) == ["kept"]
+    sub.expect_nothing_before_ping()
+
+
+def test_a_terminated_backend_publishes_nothing(server, sub, topic):
+    """B07"""
+    session = server.connect(autocommit=False)
+    session.cursor().execute("SELECT pgmqtt.publish(%s, 'never'::text, 1)", (f"{topic}/a",))
+    pid = session.get_backend_pid()
+    server.psql(f"SELECT pg_terminate_backend({pid})")
+    server.wait_for(lambda: server.psql(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}") == "0",
+                    "the backend has ended")
+    server.psql(f"SELECT pgmqtt.publish('{topic}/a', 'after'::text, 1)")
+    assert payloads(sub, 1) == ["after"]
+
+
+def test_a_row_and_a_call_of_one_transaction_are_both_or_neither(server, sub, topic, name):
+    """B07: mapped rows and publish() through all ways a transaction can fail, and one that commits."""
+    server.psql(f"CREATE TABLE {name} (v int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
+                f"SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/row'$$, $$new.v::text$$)")
+
+    def transaction(number, end, *more):
+        return (f"BEGIN; INSERT INTO {name} VALUES ({number});"
+                f"SELECT pgmqtt.publish('{topic}/call', '{number}'::text, 1); {' '.join(more)} {end};")
+
+    server.psql(transaction(1, "ROLLBACK"))
+    for failing in (transaction(2, "COMMIT", f"INSERT INTO {name} VALUES (2);"),  # deferred constraint
+                    transaction(3, "COMMIT", "SELECT 1 / 0;"),
+                    transaction(4, "COMMIT", "SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(5);")):
+        with pytest.raises(RuntimeError, match="23505|22012|57014"):
+            server.psql(failing)
+    server.psql(transaction(5, "COMMIT", f"SAVEPOINT s; INSERT INTO {name} VALUES (6);"
+                            f"SELECT pgmqtt.publish('{topic}/call', '6'::text, 1); ROLLBACK TO s;"))
+    got = {(packet.topic.rpartition("/")[2], packet.payload) for packet in sub.messages(2)}
+    assert got == {("row", b"5"), ("call", b"5")}
+    wait_until_decoded(server)
+    sub.expect_nothing_before_ping()
+
+
+@pytest.mark.parametrize("size", [0, 1, 7999, 8000, 8001, 65535, 65536, 1 << 20, 16 << 20])
+def test_payloads_of_any_size(big_server, size):
+    """B09: no wall at 8,000 bytes; pgmqtt.max_packet_size is one, told in the caller's transaction."""
+    with RawClient(big_server.mqtt_port, timeout=60) as client:
+        client.connect()
+        client.subscribe("big", 1)
+        big_server.psql(f"SELECT pgmqtt.publish('big', repeat('x', {size})::text, 1)")
+        assert client.message().payload == b"x" * size
+
+
+def test_the_largest_payload_is_checked_in_the_callers_transaction(big_server):
+    """B09"""
+    with pytest.raises(RuntimeError, match="54000.*too large"):
+        big_server.psql("SELECT pgmqtt.publish('big', repeat('x', 17 << 20)::text, 1)")
+
+
+def test_payloads_without_a_value_and_with_every_byte(server, sub, topic):
+    """B09: NULL, '' of each type, and 256 bytes."""
+    server.psql(f"""
+        SELECT pgmqtt.publish('{topic}/a', NULL::text); SELECT pgmqtt.publish('{topic}/a', NULL::bytea);
+        SELECT pgmqtt.publish('{topic}/a', NULL::jsonb); SELECT pgmqtt.publish('{topic}/a', ''::text);
+        SELECT pgmqtt.publish('{topic}/a', ''::bytea);
+        SELECT pgmqtt.publish('{topic}/a', 'null'::jsonb);
+        SELECT pgmqtt.publish('{topic}/a', decode(string_agg(lpad(to_hex(n), 2, '0'), ''), 'hex'))
+            FROM generate_series(0, 255) n""")
+    assert [packet.payload for packet in sub.messages(7)] == [b""] * 5 + [b"null", bytes(range(256))]
+
+
+def test_a_held_snapshot_does_not_make_publishing_slower(new_server):
+    """B06: rows that a forgotten transaction keeps are not looked at again with each message."""
+    own = new_server(conf={"autovacuum_naptime": "1s"}).start()
+    own.psql("""CREATE PROCEDURE many() LANGUAGE plpgsql AS $$BEGIN FOR i IN 1..20000 LOOP
+        PERFORM pgmqtt.publish('a', 'x'::text); COMMIT; END LOOP; END$$""")
+    holder = own.connect(autocommit=False)
+    holder.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    holder.cursor().execute("SELECT 1")
+    looked_at = ("SELECT idx_tup_read FROM pg_stat_user_indexes"
+                 " WHERE indexrelid = 'pgmqtt.outbox_commit_pkey'::regclass")
+
+    def settled():
+        """What the store worker has reported, when it has nothing more to report."""
+        own.wait_for(lambda: own.psql("SELECT count(*) FROM pgmqtt.outbox_commit") == "0", "it is empty")
+        previous = None
+        while previous != (previous := own.psql(looked_at)):
+            time.sleep(2)
+        return int(previous)
+
+    own.psql("SET synchronous_commit = off; CALL many()")
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("b", 0)
+        before = settled()
+        for _ in range(200):
+            own.psql("SELECT pgmqtt.publish('b', ''::text)")
+            client.message()
+        after = settled()
+    dead = int(own.psql("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'outbox_commit'"))
+    assert dead >= 20000, "the premise: the snapshot keeps them"
+    # Now and then it does begin at the beginning.
+    assert after - before < 10 * 20000
+    holder.close()

@@ -426,3 +426,23 @@ def test_a_large_table_is_bounded_in_memory(new_server, topic):
     print(f"\n{rows} rows: writers held up for {(committed or started) - started:.2f} s, all published"
           f" after {time.monotonic() - started:.2f} s; grown by {grown} MB")
     assert grown["backend"] < 32 and grown["cdc"] < 150
+
+
+def test_rows_say_their_partition_and_their_place(server, sub, topic, name, marked):
+    """partition and seq are as in changes: seq grows, and is the same when the rows come again."""
+    server.psql(f"""
+        CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES FROM (0) TO (100);
+        CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES FROM (100) TO (1000);
+        INSERT INTO {name} SELECT generate_series(0, 999);
+        SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/' || partition$$,
+            $$jsonb_build_object('id', new.id, 'seq', seq)$$);
+        BEGIN; SELECT pgmqtt.snapshot_mapping('{name}');
+        UPDATE {name} SET id = id WHERE id = 5; COMMIT""")
+    packets = marked()
+    rows = [json.loads(packet.payload) for packet in packets]
+    assert sorted(row["id"] for row in rows[:-1]) == list(range(1000)) and rows[-1]["id"] == 5
+    assert all(packet.topic == f"{topic}/{name}_{'a' if row['id'] < 100 else 'b'}"
+               for packet, row in zip(packets, rows))
+    places = [row["seq"] for row in rows]
+    assert places == sorted(set(places))

@@ -1,0 +1,34 @@
+// The functions (and operators' functions) outside of pg_catalog that the expressions of a mapping
+// call. They are noted when the mapping is made. Expressions are parsed again later, and whoever
+// may create functions in a schema of the search_path could put one there that fits the arguments
+// better; it would run with the rights of the mapping's owner. So what was not called then may not
+// be called later.
+#pragma once
+
+#include "pg/backend.h"
+
+extern "C" {
+#include <nodes/pg_list.h>
+#include <utils/array.h>
+}
+
+namespace pgmqtt::cdc {
+
+// Plain data, because the server may jump over it.
+struct Calls {
+    enum class Rule { kNote, kCompare, kAnything };
+    Rule rule;
+    const char* const* known;  // kCompare: schema.function(types), as format_procedure_qualified()
+    int known_count;
+    List* noted;  // kNote: of char*, each once
+
+    // ERROR when the current user may not call `function`, or the rule forbids it.
+    void check(Oid function);
+};
+
+// text[] of what was noted. pallocs.
+Datum noted_calls(const Calls& calls);
+// The same read again; null: anything may be called. pallocs.
+Calls known_calls(ArrayType* names);
+
+}  // namespace pgmqtt::cdc
