@@ -218,6 +218,7 @@ void Broker::State::drained(ConnectionId id, Now now) {
     c->behind = !c->outbox.empty();
     if (c->phase != Phase::kConnected) return;
     if (c->outbox.size() <= config_.client_buffer) resume(*c, kPausedForOutput);
+    note_taken(*c->session);
     pump(*c->session);
     settle(now);
 }

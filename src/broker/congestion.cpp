@@ -1,8 +1,8 @@
 // A client that takes its messages more slowly than they come makes publishes from SQL wait:
-// batches are not taken, nor reported done, while its queue is more than half full. So a million
-// rows in one transaction reach a subscriber of modest speed without touching queue_policy, which
-// is for clients that are away or stuck. A client that takes nothing for kPatience is stuck: nobody
-// waits for it.
+// batches are not taken, nor reported done, while its queue is more than half full, or for QoS 0
+// its outbox. So a million rows in one transaction reach a subscriber of modest speed without
+// touching queue_policy, which is for clients that are away or stuck. A client that takes nothing
+// for kPatience is stuck: nobody waits for it.
 #include <algorithm>
 
 #include "broker/state.h"
@@ -21,9 +21,29 @@ bool Broker::State::queue_exceeds(const Session& session, unsigned divisor) cons
            session.queued_bytes > config_.max_queued_bytes / divisor;
 }
 
+bool Broker::State::output_exceeds(const Session& session, unsigned divisor) const {
+    const Connection* c = online(session);
+    return c != nullptr && c->outbox.size() > config_.client_buffer / divisor;
+}
+
+// Whether what the client has not taken is reason to drop a message of QoS 0.
+bool Broker::State::overflows(const Session& session, const Connection& c) const {
+    if (is_behind(c)) return true;
+    bool waited_for = route_.paced && !session.stuck;
+    return c.outbox.size() > config_.client_buffer && !waited_for;
+}
+
 void Broker::State::note_queued(Session& session) {
-    if (session.congested || session.stuck || session.connection == nullptr) return;
-    if (!queue_exceeds(session, 2)) return;
+    if (session.connection == nullptr) return;
+    if (queue_exceeds(session, 2)) congest(session);
+}
+
+void Broker::State::note_output(Session& session) {
+    if (route_.paced && output_exceeds(session, 2)) congest(session);
+}
+
+void Broker::State::congest(Session& session) {
+    if (session.congested || session.stuck) return;
     session.congested = true;
     session.took_at = now_.mono;
     congested_.push_back(&session);
@@ -32,7 +52,12 @@ void Broker::State::note_queued(Session& session) {
 void Broker::State::note_taken(Session& session) {
     session.took_at = now_.mono;
     session.stuck = false;
-    if (session.congested && !queue_exceeds(session, 4)) forget_congestion(session);
+    relieve_congestion(session);
+}
+
+void Broker::State::relieve_congestion(Session& session) {
+    if (!session.congested || queue_exceeds(session, 4) || output_exceeds(session, 4)) return;
+    forget_congestion(session);
 }
 
 void Broker::State::forget_congestion(Session& session) {

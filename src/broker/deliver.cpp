@@ -20,7 +20,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
         }
         return;
     }
-    if (qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c))) {
+    if (qos == Qos::k0 && overflows(session, *c)) {
         count_dropped(session, counters_.dropped_slow_qos0);
         return;
     }
@@ -28,6 +28,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
     Delivery delivery{.qos = qos, .retain = retain};
     if (qos != Qos::k0 && target.share != 0) delivery = route_delivery(target, qos, retain, true);
     send_now(*c, target, delivery);
+    if (qos == Qos::k0) note_output(session);
 }
 
 // For a session that a restart has to remember.

@@ -68,7 +68,7 @@ void Broker::State::note_sent(Connection& c) {
     c.behind = !c.outbox.empty();
     if (c.behind || c.phase != Phase::kConnected) return;
     Session& session = *c.session;
-    bool more = session.queued() > 0 || !session.retained.empty() ||
+    bool more = session.congested || session.queued() > 0 || !session.retained.empty() ||
                 session.window.next_unsent() != nullptr;
     if (more) pump_later(c);
 }

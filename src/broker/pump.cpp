@@ -14,7 +14,8 @@ void Broker::State::pump(Session& session) {
     bool took = false;
     while (pump_retained(session) || pump_queue(session)) took = true;
     look_ahead(session);
-    if (took) note_taken(session);
+    if (took) return note_taken(session);
+    relieve_congestion(session);
 }
 
 // Whether one more may be sent, or for QoS 1 and 2 enter the window.

@@ -35,6 +35,7 @@ void Broker::State::begin_route(mqtt::Publish& publish, const Origin& origin, No
     route_.qos = publish.qos;
     route_.retain = publish.retain;
     route_.input = origin.input;
+    route_.paced = origin.paced;
     route_.now = now;
     route_.received_at = origin.received_at;
     route_.expires_at = base::WallTime::max();

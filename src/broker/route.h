@@ -20,9 +20,10 @@ struct Origin {
     const Session* session = nullptr;  // for No Local; null: SQL, or a will
     ByteView client_id;
     ByteView username;
-    bool refusable = false;                      // the publisher can be told no, and will be
-    bool is_sys = false;                         // $SYS, whose retained messages are our own
-    bool has_properties = true;                  // false: surely none, it came by 3.1 or 3.1.1
+    bool refusable = false;      // the publisher can be told no, and will be
+    bool paced = false;          // its source waits for slow clients: congestion.cpp
+    bool is_sys = false;         // $SYS, whose retained messages are our own
+    bool has_properties = true;  // false: surely none, it came by 3.1 or 3.1.1
     std::optional<ByteView> encoded_properties;  // when they are at hand already
     base::WallTime received_at{};
     base::Input* input = nullptr;  // that shows the packet
@@ -70,6 +71,7 @@ struct Route {
     mqtt::Publish* publish = nullptr;  // qos, retain and packet_id change from receiver to receiver
     mqtt::Qos qos = mqtt::Qos::k0;     // as published
     bool retain = false;
+    bool paced = false;
     base::Input* input = nullptr;  // that shows the payload; null: somebody else has it
     base::Now now{};
     base::WallTime received_at{};

@@ -49,7 +49,7 @@ int Broker::State::readiness(const Session& session, Qos qos, size_t bytes) cons
         return qos != Qos::k0 && fits_queue(session, qos, bytes) ? kWhenItIsBack : kNoRoom;
     }
     if (must_queue(session, qos)) return fits_queue(session, qos, bytes) ? kQueued : kNoRoom;
-    bool dropped = qos == Qos::k0 && (c->outbox.size() > config_.client_buffer || is_behind(*c));
+    bool dropped = qos == Qos::k0 && overflows(session, *c);
     return dropped ? kNoRoom : kAtOnce;
 }
 

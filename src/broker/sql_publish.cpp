@@ -20,10 +20,12 @@ void Broker::State::publish(PublishSource source, uint64_t batch, BatchReader& r
     begin_input(now);
     uint64_t ticket = first_sql_batch_ + sql_batches_.size();
     sql_batches_.push_back({source, batch, 0});
+    Origin origin;
+    origin.paced = true;
     PublishRecord record;
     while (records.next(record)) {
         ++counters_.publishes_from_sql;
-        Routed routed = route_stored(record.message, {}, now);
+        Routed routed = route_stored(record.message, origin, now);
         if (routed.pending == Pending::kNone) continue;
         ++sql_batches_[ticket - first_sql_batch_].unfinished;
         pending_.set_owner(routed.pending, {PendingOwner::Kind::kSqlBatch, {}, ticket});

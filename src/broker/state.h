@@ -366,8 +366,13 @@ class Broker::State {
     void note_sent(Connection& c);
     // --- congestion.cpp: publishes from SQL wait for slow clients
     bool queue_exceeds(const Session& session, unsigned divisor) const;
+    bool output_exceeds(const Session& session, unsigned divisor) const;
+    bool overflows(const Session& session, const Connection& c) const;
     void note_queued(Session& session);
+    void note_output(Session& session);
+    void congest(Session& session);
     void note_taken(Session& session);
+    void relieve_congestion(Session& session);
     void forget_congestion(Session& session);
     base::MonoTime next_given_up() const;
     void give_up_on_stuck();

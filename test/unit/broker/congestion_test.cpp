@@ -18,11 +18,11 @@ class CongestionTest : public BrokerTest {
         slow_->subscribe("t", Qos::k1);
     }
 
-    void publish_batch(uint64_t number, size_t count) {
+    void publish_batch(uint64_t number, size_t count, Qos qos = Qos::k1, size_t padding = 0) {
         BatchWriter writer(BatchKind::kPublish);
         for (size_t i = 0; i < count; ++i) {
-            std::string payload = std::to_string(next_++);
-            writer.add(PublishRecord{{.topic = "t", .payload = payload, .qos = Qos::k1}});
+            std::string payload = std::to_string(next_++) + std::string(padding, ' ');
+            writer.add(PublishRecord{{.topic = "t", .payload = payload, .qos = qos}});
         }
         std::string bytes(writer.finish(number));
         BatchReader reader(bytes);
@@ -59,6 +59,35 @@ TEST_F(CongestionTest, NobodyWaitsForAClientThatTakesNothing) {
     publish_batch(2, kQueue);
     EXPECT_TRUE(broker_->takes_publishes()) << "stuck: its queue_policy holds";
     EXPECT_GT(counters().dropped_queue_full, 0u);
+}
+
+// However many batches come before the transport has its chance.
+TEST_F(CongestionTest, QosZeroWaitsForOutboxesAndIsComplete) {
+    config_.client_buffer = 10000;
+    start();
+    Client& reader = connect("reader");
+    reader.subscribe("t");
+    reader.stall(true);
+    publish_batch(1, 40, Qos::k0, 100);
+    EXPECT_TRUE(broker_->takes_publishes());
+    publish_batch(2, 300, Qos::k0, 100);  // more than fits
+    EXPECT_FALSE(broker_->takes_publishes());
+    EXPECT_EQ(publishes_done_, std::vector<uint64_t>{1});
+    reader.stall(false);
+    run();
+    EXPECT_TRUE(broker_->takes_publishes());
+    EXPECT_EQ(publishes_done_, (std::vector<uint64_t>{1, 2}));
+    EXPECT_EQ(reader.payloads().size(), 340u);
+    EXPECT_EQ(counters().dropped_slow_qos0, 0u);
+
+    reader.stall(true);
+    publish_batch(3, 300, Qos::k0, 100);
+    ASSERT_FALSE(broker_->takes_publishes());
+    advance(6s);
+    EXPECT_TRUE(broker_->takes_publishes()) << "stuck: it misses what follows";
+    publish_batch(4, 300, Qos::k0, 100);
+    EXPECT_TRUE(broker_->takes_publishes());
+    EXPECT_GT(counters().dropped_slow_qos0, 0u);
 }
 
 TEST_F(CongestionTest, AClientThatLeavesIsNotWaitedFor) {
