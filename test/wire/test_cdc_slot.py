@@ -225,7 +225,8 @@ def test_a_locked_table_delays_its_changes_and_loses_none(own):
         cursor.execute("INSERT INTO t VALUES (2); LOCK TABLE t")
         locker.commit()
         cursor.execute("LOCK TABLE t")
-        time.sleep(3)
+        own.wait_for(lambda: own.psql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
+                                      "'t'::regclass") != "0", "the worker waits for the lock")
         locker.rollback()
         assert json.loads(client.expect(3).payload) == {"id": 2}
 

@@ -1,7 +1,5 @@
 """The queue as a log: segments rotate, are truncated and cleaned; hands of a DBA; durability."""
 
-import time
-
 import pytest
 
 from harness.packets import PUBACK, PUBLISH, publish_frame
@@ -60,6 +58,21 @@ def drain(port, client_id, count):
             client.puback(packet.packet_id)
         client.leave()
     return taken
+
+
+def wait_stored_as(server, topic, logged):
+    """Until the broker follows what was said of this topic, which a session of its own sees."""
+    subscribed(server.mqtt_port, "probe", topic)
+
+    def last_one():
+        fill(server.mqtt_port, topic, [0], 10)
+        return server.psql("""SELECT logged FROM pgmqtt.delivery JOIN pgmqtt.session USING (session_id)
+            WHERE client_id = 'probe' ORDER BY sequence DESC LIMIT 1""")
+
+    server.wait_for(lambda: last_one() == logged, f"messages are stored as logged = {logged}")
+    server.psql("SELECT pgmqtt.delete_session('probe')")
+    server.wait_for(lambda: server.psql("SELECT count(*) FROM pgmqtt.session WHERE client_id = 'probe'")
+                    == "0", "the probe is gone")
 
 
 def size_of(server):
@@ -310,27 +323,15 @@ def test_unlogged_survives_a_clean_restart_only(new_server, topic):
     assert drain(port, "away", 10) == list(range(100, 110))
 
 
-def test_async_survives_the_end_of_processes(new_server, topic):
-    server = new_server(conf={"pgmqtt.durability": "async"}).start()
-    port = server.mqtt_port
-    subscribed(port, "away", topic)
-    fill(port, topic, range(100), 100)
-    for worker in ("store", "broker"):
-        server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    f"WHERE backend_type = 'pgmqtt {worker}'")
-    time.sleep(1.5)
-    server.wait_listening()
-    assert drain(port, "away", 100) == list(range(100))
-
-
 def test_switching_by_reload_loses_nothing(new_server, topic):
     server = new_server().start()
     port = server.mqtt_port
     subscribed(port, "away", topic)
-    for start, durability in ((0, "unlogged"), (10, "durable"), (20, "async"), (30, "unlogged")):
+    for start, durability, logged in ((0, "unlogged", "f"), (10, "durable", "t"), (20, "async", "t"),
+                                      (30, "unlogged", "f")):
         server.configure(pgmqtt__durability=durability)
         server.reload()
-        time.sleep(0.3)
+        wait_stored_as(server, "probe", logged)
         fill(port, topic, range(start, start + 10), 100)
     assert (server.psql(QUEUED), server.psql(LOGGED)) == ("40", "20")
     server.restart()
@@ -341,13 +342,15 @@ def test_a_rule_for_some_topics(new_server, topic):
     server = new_server().start()
     port = server.mqtt_port
     subscribed(port, "away", f"{topic}/#")
-    server.psql(f"SELECT pgmqtt.set_durability('{topic}/fast/#', 'unlogged')")
-    time.sleep(0.3)
+    server.psql(f"SELECT pgmqtt.set_durability('{topic}/fast/#', 'unlogged'),"
+                " pgmqtt.set_durability('fast/#', 'unlogged')")
+    wait_stored_as(server, "fast/probe", "f")
     fill(port, f"{topic}/fast/one", range(10), 100)
     fill(port, f"{topic}/safe", range(10, 20), 100)
     assert server.psql("SELECT count(*) FILTER (WHERE logged), count(*) FROM pgmqtt.delivery") == "10|20"
-    server.psql(f"SELECT pgmqtt.set_durability('{topic}/fast/#', NULL)")
-    time.sleep(0.3)
+    server.psql(f"SELECT pgmqtt.set_durability('{topic}/fast/#', NULL),"
+                " pgmqtt.set_durability('fast/#', NULL)")
+    wait_stored_as(server, "fast/probe", "t")
     fill(port, f"{topic}/fast/one", range(20, 30), 100)
     assert server.psql(LOGGED) == "20"
     assert drain(port, "away", 30) == list(range(30))

@@ -156,6 +156,15 @@ class BrokerTest : public ::testing::Test {
         run();
     }
 
+    // The batch that says what a packet changed: the next one. Behind it may be others, with what
+    // the broker did besides.
+    template <class Send>
+    uint64_t batch_of(Send send) {
+        uint64_t next = last_batch_ + 1;
+        send();
+        return std::min(next, last_batch_);
+    }
+
     Client& accept(Version version = Version::k5) {
         ConnectionId id{next_slot_++, ++generation_};
         Client& client = clients_.emplace_back(*this, id, version);

@@ -37,14 +37,6 @@ class SessionWalkTest : public BrokerTest {
     void publish(Walker& walker);
     void send_publish(Walker& walker, Outgoing& outgoing, bool dup);
     void expect(const Outgoing& outgoing, uint64_t batch);
-    // The batch that says what a packet changed: the next one. Behind it may be others, with what
-    // the broker did besides.
-    template <class Send>
-    uint64_t batch_of(Send send) {
-        uint64_t next = last_batch_ + 1;
-        send();
-        return std::min(next, last_batch_);
-    }
     void read(Walker& walker, size_t count);
     void read_publish(Walker& walker);
     void read_ack(Walker& walker);
