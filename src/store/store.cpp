@@ -122,6 +122,7 @@ void Store::take(base::ByteView batch) {
     BatchReader reader(batches_.back());
     broker::StoreRecord record;
     while (reader.next(record)) {
+        ++records_;
         if (record.kind == broker::StoreKind::kRetain ||
             record.kind == broker::StoreKind::kUnretain)
             retained_changes_.add(record);
@@ -136,7 +137,8 @@ Store::Clock::time_point Store::due_at() const {
     if (!batches_.empty()) when = Clock::time_point{};
     if (outbox_.delivered()) when = std::min(when, outbox_.retry_at());
     if (commands_.delivered()) when = std::min(when, commands_.retry_at());
-    return std::max({when, retry_at_, pace_.next()});
+    auto may = records_ <= kLittle ? pace_of_little_.next() : pace_.next();
+    return std::max({when, retry_at_, may});
 }
 
 bool Store::due() const {
@@ -144,7 +146,8 @@ bool Store::due() const {
 }
 
 void Store::write_cycle() {
-    pace_.take(Clock::now(), std::chrono::milliseconds(pg::settings.tick));
+    for (base::Pace* pace : {&pace_, &pace_of_little_})
+        pace->take(Clock::now(), std::chrono::milliseconds(pg::settings.tick));
     const broker::SessionNetEffect net = session_changes_.net_effect();
     logged_.prepare(net, session_changes_.repeated());
     unlogged_.prepare(net, session_changes_.repeated());
@@ -241,6 +244,7 @@ void Store::forget_batches() {
     batches_.clear();
     retained_changes_.clear();
     session_changes_.clear();
+    records_ = 0;
     inherited_ = false;
 }
 

@@ -77,9 +77,13 @@ class Store {
     Handover<Outbox> outbox_;
     Handover<Commands> commands_;
 
-    // Each transaction burns an xid. A publisher that sends one message at a time is no load, and
-    // must not wait for a tick each time; 1,000 is five seconds of the default one.
+    // Each transaction burns an xid: in the long run there is one per tick. A publisher that sends
+    // one message at a time is no load and does not wait for that, for the first 100,000, which are
+    // eight minutes of the default tick; where cycles have more to do, they soon wait for more.
+    static constexpr size_t kLittle = 8;
     base::Pace pace_{1000};
+    base::Pace pace_of_little_{100000};
+    size_t records_ = 0;  // in batches_
     Clock::time_point tend_at_{};                      // after a log could not be truncated
     std::string tend_problems_[std::size(kLogKinds)];  // told already
     Clock::time_point retry_at_{};

@@ -323,6 +323,14 @@ def test_unlogged_survives_a_clean_restart_only(new_server, topic):
     assert drain(port, "away", 10) == list(range(100, 110))
 
 
+def test_one_message_at_a_time_waits_for_no_tick(new_server, topic):
+    """Paced after a burst of 1,000, these would take five minutes."""
+    server = new_server(conf={"pgmqtt.tick": "1s"}).start()
+    subscribed(server.mqtt_port, "away", topic)
+    fill(server.mqtt_port, topic, range(1300), 10, window=1)
+    assert server.psql(QUEUED) == "1300"
+
+
 def test_switching_by_reload_loses_nothing(new_server, topic):
     server = new_server().start()
     port = server.mqtt_port
