@@ -13,14 +13,29 @@ bool is_plain(const std::string& name) {
     });
 }
 
+// How the next run knows that what is left of this one is nobody else's.
+constexpr const char* kMark = "made by loadtest, which drops it";
+
 }  // namespace
 
 TestTable::TestTable(Postgres& postgres, const std::string& name, const std::string& columns)
     : postgres_(postgres), name_(name) {
     if (!is_plain(name))
         throw LoadError("--table " + name + ": give a name of lower case letters, digits and _");
+    auto count = [&](const char* what) {
+        return postgres_.value(std::string("SELECT count(*) FROM ") + what, {name_}) != "0";
+    };
+    bool is_ours =
+        postgres_.value("SELECT obj_description(to_regclass($1), 'pg_class')", {name_}) == kMark;
+    bool is_there = count("pg_class WHERE oid = to_regclass($1)") ||
+                    count("pgmqtt.sinks WHERE name = $1") ||
+                    count("pgmqtt.mappings WHERE name = $1");
+    if (is_there && !is_ours)
+        throw LoadError("there is a table, sink or mapping " + name +
+                        " already, and it is not loadtest's; give --table another name");
     remove();
     postgres_.query("CREATE TABLE " + name_ + " (" + columns + ")");
+    postgres_.query("COMMENT ON TABLE " + name_ + " IS '" + kMark + "'");
 }
 
 TestTable::~TestTable() {

@@ -7,6 +7,13 @@
 #   bash test/quickstart.sh          PGMQTT_QUICKSTART=DIR chooses the directory
 #   bash test/quickstart.sh stop
 set -euo pipefail
+case "${1:-}" in
+"" | stop) ;;
+*)
+    echo "usage: bash test/quickstart.sh [stop]" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 umask 022
 
@@ -175,5 +182,5 @@ It works. The server goes on running:
   psql -h $home -p $pg_port -U postgres postgres
   mosquitto_sub -p $mqtt_port -t '#' -v
   log:  $log
-  stop: bash test/quickstart.sh stop
+  stop: ${PGMQTT_QUICKSTART:+PGMQTT_QUICKSTART=$PGMQTT_QUICKSTART }bash test/quickstart.sh stop
 EOT

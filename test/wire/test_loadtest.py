@@ -128,6 +128,15 @@ def test_sink_rows_are_counted(load, qos):
     assert result["figures"]["rows"] == result["counters"]["sent"]
 
 
+def test_somebody_elses_table_is_not_taken(server):
+    server.psql("CREATE TABLE precious (word text); INSERT INTO precious VALUES ('mine')")
+    process = start("sink", *BRIEFLY, "--port", server.mqtt_port, "--pg", server.dsn(), "--table", "precious")
+    assert "give --table another name" in process.communicate(timeout=60 * PATIENCE)[1]
+    assert process.returncode == 2
+    assert server.psql("SELECT word FROM precious") == "mine"
+    server.psql("DROP TABLE precious")
+
+
 @pytest.mark.parametrize("rate", ((), ("--rate", 300)))
 def test_cdc_rows_are_delivered(load, rate):
     counters = load("cdc", *BRIEFLY, "--rows-per-transaction", 5, "--subscribers", 2, *rate)["counters"]
