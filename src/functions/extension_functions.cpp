@@ -25,6 +25,16 @@ PGMQTT_FUNCTION(pgmqtt_extension_created) {
     PG_RETURN_VOID();
 }
 
+namespace {
+
+pgmqtt::pg::Followed followed_by(const char* table) {
+    if (std::strcmp(table, "sink") == 0) return pgmqtt::pg::kFollowSinks;
+    if (std::strcmp(table, "durability_rule") == 0) return pgmqtt::pg::kFollowRules;
+    return pgmqtt::pg::kFollowMappings;
+}
+
+}  // namespace
+
 PGMQTT_FUNCTION(pgmqtt_configuration_changed) {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -32,7 +42,6 @@ PGMQTT_FUNCTION(pgmqtt_configuration_changed) {
     const char* table =
         RelationGetRelationName(reinterpret_cast<TriggerData*>(fcinfo->context)->tg_relation);
     pgmqtt::pg::at_commit(pgmqtt::pg::Event::kConfiguration);
-    pgmqtt::pg::follow_at_commit(std::strcmp(table, "sink") == 0 ? pgmqtt::pg::kFollowSinks
-                                                                 : pgmqtt::pg::kFollowMappings);
+    pgmqtt::pg::follow_at_commit(followed_by(table));
     return PointerGetDatum(nullptr);
 }

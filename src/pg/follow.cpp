@@ -21,8 +21,9 @@ void (*then_at_commit)() = nullptr;
 
 bool in_force(const Shared& memory, unsigned followed, uint64_t target) {
     if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target) return false;
-    if ((followed & kFollowSinks) == 0) return true;
-    return memory.sink_configuration >= target && memory.broker_configuration >= target;
+    if ((followed & kFollowSinks) != 0 && memory.sink_configuration < target) return false;
+    bool needs_broker = (followed & (kFollowSinks | kFollowRules)) != 0;
+    return !needs_broker || memory.broker_configuration >= target;
 }
 
 // A slot is ready when every transaction that wrote before it has ended.

@@ -9,6 +9,7 @@ namespace pgmqtt::pg {
 enum Followed : unsigned {
     kFollowMappings = 1U << 0,  // the cdc worker decodes with the new mappings
     kFollowSinks = 1U << 1,     // the broker subscribed, the sink worker knows the statement
+    kFollowRules = 1U << 2,     // the broker stores by the new durability rules
 };
 
 // Makes the commit of the current transaction wait until the workers have followed, or cannot;

@@ -83,7 +83,7 @@ class Store {
     static constexpr size_t kLittle = 8;
     base::Pace pace_{1000};
     base::Pace pace_of_little_{100000};
-    size_t records_ = 0;  // in batches_
+    size_t records_ = 0;                               // in batches_
     Clock::time_point tend_at_{};                      // after a log could not be truncated
     std::string tend_problems_[std::size(kLogKinds)];  // told already
     Clock::time_point retry_at_{};

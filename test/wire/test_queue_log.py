@@ -364,6 +364,21 @@ def test_a_rule_for_some_topics(new_server, topic):
     assert drain(port, "away", 30) == list(range(30))
 
 
+def test_a_rule_is_in_force_when_it_is_committed_or_says_that_it_is_not(new_server, topic):
+    server = new_server(conf={"pgmqtt.durability": "unlogged"}).start()
+    subscribed(server.mqtt_port, "away", topic)
+    locker = server.connect(autocommit=False)
+    locker.cursor().execute("LOCK TABLE pgmqtt.sink")  # the broker reads it along with the rules
+    connection = server.connect()
+    connection.cursor().execute(f"SELECT pgmqtt.set_durability('{topic}', 'durable')")
+    assert "the change is committed, but not in force yet" in connection.notices[-1]
+    locker.rollback()
+    connection.cursor().execute(f"SELECT pgmqtt.set_durability('{topic}', 'unlogged')")
+    connection.cursor().execute(f"SELECT pgmqtt.set_durability('{topic}', 'durable')")
+    fill(server.mqtt_port, topic, range(10), 10)
+    assert server.psql(LOGGED) == "10"
+
+
 @pytest.mark.parametrize("arguments, message", [
     ("NULL, 'async'", "22004.*filter must not be null"),
     ("'a/#/b', 'async'", "22023.*invalid topic filter"),
