@@ -1,6 +1,8 @@
 #include "cdc/calls.h"
 
 extern "C" {
+#include <access/htup_details.h>
+#include <catalog/pg_language.h>
 #include <catalog/pg_namespace.h>
 #include <catalog/pg_proc.h>
 #include <catalog/pg_type.h>
@@ -10,6 +12,7 @@ extern "C" {
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
 #include <utils/regproc.h>
+#include <utils/syscache.h>
 }
 
 #include <cstring>
@@ -29,6 +32,14 @@ void note(Calls& calls, char* name) {
     calls.noted = lappend(calls.noted, name);
 }
 
+bool is_in_c(Oid function) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple)) return false;
+    Oid language = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->prolang;
+    ReleaseSysCache(tuple);
+    return language == ClanguageId || language == INTERNALlanguageId;
+}
+
 void compare(const Calls& calls, const char* name) {
     for (int i = 0; i < calls.known_count; ++i) {
         if (std::strcmp(calls.known[i], name) == 0) return;
@@ -46,6 +57,14 @@ void compare(const Calls& calls, const char* name) {
 void Calls::check(Oid function) {
     AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
     if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+    apply_rule(function);
+}
+
+void Calls::check_implied(Oid function) {
+    if (!is_in_c(function)) apply_rule(function);
+}
+
+void Calls::apply_rule(Oid function) {
     if (rule == Rule::kAnything || get_func_namespace(function) == PG_CATALOG_NAMESPACE) return;
     char* name = format_procedure_qualified(function);
     if (rule == Rule::kNote) {

@@ -1,8 +1,8 @@
 // The functions (and operators' functions) outside of pg_catalog that the expressions of a mapping
-// call. They are noted when the mapping is made. Expressions are parsed again later, and whoever
-// may create functions in a schema of the search_path could put one there that fits the arguments
-// better; it would run with the rights of the mapping's owner. So what was not called then may not
-// be called later.
+// call, by name or because of a type (call_check.h). They are noted when the mapping is made.
+// Expressions are parsed again later, and whoever may create functions in a schema of the
+// search_path could put one there that fits the arguments better; it would run with the rights of
+// the mapping's owner. So what was not called then may not be called later.
 #pragma once
 
 #include "pg/backend.h"
@@ -24,6 +24,12 @@ struct Calls {
 
     // ERROR when the current user may not call `function`, or the rule forbids it.
     void check(Oid function);
+    // The same of one that no expression names: the server calls it because of a type. Functions in
+    // C are what only superusers make, and what extensions' types come with.
+    void check_implied(Oid function);
+
+   private:
+    void apply_rule(Oid function);
 };
 
 // text[] of what was noted. pallocs.

@@ -12,6 +12,7 @@ extern "C" {
 #include <algorithm>
 #include <cstring>
 
+#include "cdc/call_watch.h"
 #include "cdc/status.h"
 #include "mqtt/codec.h"
 #include "mqtt/topic.h"
@@ -298,10 +299,15 @@ void Evaluator::fill_values(Mapping& mapping, ChangeRecord& change) {
     const RowConversion* rows = conversion(mapping, change.shape);
     bool has_new = change.new_row.offset != 0;
     bool has_old = change.old_row.offset != 0;
+    // A value that is converted may be one of a domain.
+    Scope& scope = mapping.expressions().scope;
+    CallWatch watch = {};
+    watch.begin_evaluating(scope.calls, scope.row_type, nullptr, scope.checked);
     set_value(values, kNew, has_new ? row_value(*rows, change, change.new_row) : Datum{0},
               !has_new);
     set_value(values, kOld, has_old ? row_value(*rows, change, change.old_row) : Datum{0},
               !has_old);
+    watch.end();
     const RowPart& shown = has_new ? change.new_row : change.old_row;
     bool absent = has_absent(*rows, shown);
     set_value(values, kAbsent, absent ? absent_names(*rows, change, shown) : Datum{0}, !absent);

@@ -1,16 +1,16 @@
 #include "cdc/expression.h"
 
 extern "C" {
-#include <catalog/pg_proc.h>
 #include <catalog/pg_type.h>
 #include <executor/executor.h>
-#include <nodes/nodeFuncs.h>
 #include <parser/parse_coerce.h>
-#include <utils/acl.h>
 #include <utils/builtins.h>
 #include <utils/datum.h>
 #include <utils/lsyscache.h>
 }
+
+#include "cdc/call_check.h"
+#include "cdc/call_watch.h"
 
 // Everything here may raise: plain values only.
 namespace pgmqtt::cdc {
@@ -65,46 +65,6 @@ bool type_fits(Purpose purpose, Oid type, PayloadKind& kind) {
         return is_text(type);
     }
     return true;
-}
-
-bool check_function(Oid function, void* calls) {
-    static_cast<Calls*>(calls)->check(function);
-    return false;
-}
-
-bool check_privileges(Node* node, void* context);
-
-// The type of a tree walker's callback before and after it got one.
-#if PG_VERSION_NUM >= 160000
-constexpr auto* kCheckPrivileges = check_privileges;
-void check_tables(Query* query) {
-    ExecCheckPermissions(query->rtable, query->rteperminfos, true);
-}
-#else
-bool (*const kCheckPrivileges)() =
-    reinterpret_cast<bool (*)()>(reinterpret_cast<void*>(check_privileges));
-void check_tables(Query* query) {
-    ExecCheckRTPerms(query->rtable, true);
-}
-#endif
-
-// Without evaluating anything: what the executor would refuse for want of a privilege.
-bool check_privileges(Node* node, void* context) {
-    if (node == nullptr) return false;
-    check_functions_in_node(node, check_function, context);
-    if (IsA(node, Query)) {
-        auto* query = reinterpret_cast<Query*>(node);
-        check_tables(query);
-        return query_tree_walker(query, kCheckPrivileges, context, 0);
-    }
-    return expression_tree_walker(node, kCheckPrivileges, context);
-}
-
-void check_queries(CachedPlanSource* source, Calls& calls) {
-    ListCell* cell;
-    foreach (cell, source->query_list) {
-        check_privileges(static_cast<Node*>(lfirst(cell)), &calls);
-    }
 }
 
 void name_the_expression(void* purpose) {
@@ -176,15 +136,18 @@ void Expression::prepare(Purpose expression_purpose, const char* text, Scope* sc
     options.parserSetupArg = scope;
     options.parseMode = RAW_PARSE_PLPGSQL_EXPR;
     options.cursorOptions = CURSOR_OPT_GENERIC_PLAN;
+    CallWatch watch = {};
+    watch.begin_parsing(scope->calls);
     SPIPlanPtr prepared = SPI_prepare_extended(text, &options);
+    watch.end();
     if (prepared == nullptr) {
         elog(ERROR, "could not parse: %s", SPI_result_code_string(SPI_result));
     }
     uses = scope->used;
     scope->used |= used_before;
 
-    auto* source = static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(prepared)));
-    TupleDesc columns = source->resultDesc;
+    plan = prepared;
+    TupleDesc columns = source()->resultDesc;
     if (columns == nullptr || columns->natts != 1) {
         ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR),
                         errmsg("%s must be one value, not %d", purpose_name(purpose),
@@ -199,8 +162,8 @@ void Expression::prepare(Purpose expression_purpose, const char* text, Scope* sc
                         wanted(purpose).types, format_type_be(type)),
                  errdetail("The expression is: %s", text), errhint("%s", wanted(purpose).hint)));
     }
-    check_queries(source, scope->calls);
-    plan = prepared;
+    checked = type_changes();
+    check_calls(source(), scope->calls);
     names = scope;
     kept = false;
     error_context_stack = callback.previous;
@@ -217,12 +180,19 @@ void Expression::release() {
     kept = false;
 }
 
+CachedPlanSource* Expression::source() const {
+    return static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan)));
+}
+
 // What it names may mean something else than when it was parsed. Before it is planned: that already
 // calls functions whose arguments are constant.
 void Expression::check_again() {
-    auto* source = static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan)));
-    CachedPlanGetTargetList(source, nullptr);  // parses again where something has changed
-    check_queries(source, names->calls);
+    checked = type_changes();
+    CallWatch watch = {};
+    watch.begin_parsing(names->calls);
+    CachedPlanGetTargetList(source(), nullptr);  // parses again where something has changed
+    watch.end();
+    check_calls(source(), names->calls);
 }
 
 // The plan is not held on to: a copy of the expression may outlive this subtransaction.
@@ -249,8 +219,13 @@ void Expression::end() {
 }
 
 Datum Expression::evaluate(ParamListInfo values, bool* is_null) {
-    if (state == nullptr) return evaluate_with_spi(plan, values, is_null);
-    return ExecEvalExprSwitchContext(state, context, is_null);
+    if (state == nullptr && !source()->is_valid) check_again();
+    CallWatch watch = {};
+    watch.begin_evaluating(names->calls, names->row_type, source(), checked);
+    Datum value = state == nullptr ? evaluate_with_spi(plan, values, is_null)
+                                   : ExecEvalExprSwitchContext(state, context, is_null);
+    watch.end();
+    return value;
 }
 
 }  // namespace pgmqtt::cdc

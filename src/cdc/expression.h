@@ -28,6 +28,7 @@ struct Expression {
     bool kept;        // beyond SPI_finish()
     unsigned uses;    // bit per Name
     Scope* names;     // as given to prepare()
+    uint64 checked;   // see CallWatch
     PayloadKind kind;
 
     // For the transaction in which begin() was called.
@@ -60,6 +61,7 @@ struct Expression {
     }
 
    private:
+    CachedPlanSource* source() const;
     void check_again();
 };
 

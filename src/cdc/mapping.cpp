@@ -9,6 +9,8 @@ extern "C" {
 #include <utils/typcache.h>
 }
 
+#include "cdc/call_check.h"
+#include "cdc/call_watch.h"
 #include "cdc/source.h"
 #include "cdc/status.h"
 #include "pg/transaction.h"
@@ -141,7 +143,8 @@ pg::Result<std::vector<MappingDefinition>> load_mappings() {
 // ------------------------------------------------------------------------------------------------
 
 void MappingExpressions::prepare(Oid source, const Texts& texts) {
-    scope = {source, get_rel_type_id(source), 0, texts.calls};
+    scope = {source, get_rel_type_id(source), 0, texts.calls, 0};
+    check_type_calls(scope.row_type, scope.calls);
     topic.prepare(Purpose::kTopic, texts.topic, &scope);
     if (texts.payload != nullptr) {
         payload.prepare(Purpose::kPayload, texts.payload, &scope);
@@ -166,6 +169,10 @@ void MappingExpressions::release() {
 }
 
 void MappingExpressions::begin(ParamListInfo values) {
+    // Casts and domains are changed without a change of the table, and values are converted to the
+    // types of its columns before any expression sees them.
+    scope.checked = type_changes();
+    check_type_calls(scope.row_type, scope.calls);
     for_each([values](Expression& one) { one.begin(values); });
 }
 

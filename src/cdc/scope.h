@@ -17,10 +17,11 @@ inline constexpr int kNameCount = 9;
 
 // Given to the parser of an expression. Must outlive the plan, which is parsed again after DDL.
 struct Scope {
-    Oid relation;   // source of the mapping
-    Oid row_type;   // of new and old
-    unsigned used;  // bit per Name that an expression named; the parser adds
-    Calls calls;    // of all expressions of the mapping
+    Oid relation;    // source of the mapping
+    Oid row_type;    // of new and old
+    unsigned used;   // bit per Name that an expression named; the parser adds
+    Calls calls;     // of all expressions of the mapping
+    uint64 checked;  // of the row type; see CallWatch
 };
 
 // As SPI_prepare_extended() wants it; `scope` is a Scope.

@@ -1,0 +1,40 @@
+// DDL of others reaches this process whenever it takes a lock, also while it parses or evaluates an
+// expression: then what call_check.h found does not hold any more. So while a watch lives, what the
+// server is about to call is looked at in the place where it looks up functions.
+#pragma once
+
+#include "pg/backend.h"
+
+extern "C" {
+#include <utils/plancache.h>
+}
+
+#include "cdc/calls.h"
+
+namespace pgmqtt::cdc {
+
+// Grows when a cast or a constraint may have changed.
+uint64 type_changes();
+
+// Plain data that stays where it is from begin() to end(). An ERROR in between ends it as well: it
+// hangs on the server's stack of error contexts.
+struct CallWatch {
+    ErrorContextCallback callback;
+    Calls* calls;
+    Oid row_type;
+    CachedPlanSource* source;  // null: none
+    uint64* checked;           // type_changes() as of the last check; null: parsing, nothing is
+
+    // What is parsed calls nothing but input functions of literals, and what these call is checked.
+    void begin_parsing(Calls& calls);
+    // If types changed since `checked`, those of the row and of `source` are checked again.
+    void begin_evaluating(Calls& calls, Oid row_type, CachedPlanSource* source, uint64& checked);
+    void end() { error_context_stack = callback.previous; }
+
+    void look_at(Oid function);
+
+   private:
+    void begin();
+};
+
+}  // namespace pgmqtt::cdc
