@@ -16,6 +16,7 @@ extern "C" {
 #include "cdc/status.h"
 #include "cdc/wal_reader.h"
 #include "pg/failpoint.h"
+#include "pg/follow.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/transaction.h"
@@ -69,6 +70,7 @@ Stream::Stream(Pause pause)
         // before deadlock_timeout would end a user's DDL instead.
         SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
         pg::shared()->cdc_started_at = GetCurrentTimestamp();
+        pg::shared()->cdc_evaluation = 0;
     }));
 }
 
@@ -337,12 +339,17 @@ void Stream::decode() {
     report();
 }
 
+Evaluator::Outcome Stream::run_batch() {
+    pg::Interruptible interruptible;
+    return evaluator_.run_batch();
+}
+
 void Stream::evaluate() {
     if (log_.empty() || blocked()) return;
     if (capture_.take_saw_past()) capture_.invalidate_caches();
     while (!log_.empty() && publisher_.has_room()) {
         caches_show_present_ = true;
-        Evaluator::Outcome outcome = evaluator_.run_batch();
+        Evaluator::Outcome outcome = run_batch();
         publisher_.turn();
         report();
         if (outcome == Evaluator::Outcome::kDone) {

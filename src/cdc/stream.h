@@ -55,6 +55,7 @@ class Stream {
     void disable(const pg::Error& error);
     void set_state(pg::CdcState state);
     void decode();
+    Evaluator::Outcome run_batch();
     void evaluate();
     XLogRecPtr done() const;
     void confirm();

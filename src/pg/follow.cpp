@@ -6,6 +6,7 @@ extern "C" {
 #include <utils/timestamp.h>
 }
 
+#include "pg/guard.h"
 #include "pg/shared.h"
 
 namespace pgmqtt::pg {
@@ -57,12 +58,19 @@ bool interrupted() {
     return true;
 }
 
+// Whoever sees that the evaluation is over sees the signals that were for it, too.
+void interrupt_evaluation(Shared& memory) {
+    int expected = 1;
+    if (!memory.cdc_evaluation.compare_exchange_strong(expected, 2)) return;
+    cancel_statement(Worker::kCdc);
+    expected = 2;
+    memory.cdc_evaluation.compare_exchange_strong(expected, 1);
+}
+
 // A worker that is in an endless expression or a sleeping statement hears of nothing: end that.
-// Making a slot is another matter, it waits for others.
-void shake(const Shared& memory, unsigned followed, uint64_t target) {
-    if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target &&
-        memory.cdc_waits_for_pid == 0)
-        cancel_statement(Worker::kCdc);
+void shake(Shared& memory, unsigned followed, uint64_t target) {
+    if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target)
+        interrupt_evaluation(memory);
     if ((followed & kFollowSinks) != 0 && memory.sink_configuration < target)
         cancel_statement(Worker::kSink);
 }
@@ -117,6 +125,20 @@ void at_transaction_event(XactEvent event, void*) {
 }
 
 }  // namespace
+
+Interruptible::Interruptible() {
+    shared()->cdc_evaluation = 1;
+}
+
+Interruptible::~Interruptible() {
+    for (int expected = 1; !shared()->cdc_evaluation.compare_exchange_weak(expected, 0);) {
+        if (expected == 0) break;
+        expected = 1;
+    }
+    // What came for the evaluation and did not meet it ends here.
+    Status ignored = guard([] { CHECK_FOR_INTERRUPTS(); });
+    static_cast<void>(ignored);
+}
 
 void follow_at_commit(unsigned followed, void (*then)()) {
     if (shared() == nullptr) return;

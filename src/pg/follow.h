@@ -16,4 +16,13 @@ enum Followed : unsigned {
 // bounded by 10 s, ended by a cancel. `then`, if given, is called afterwards. May raise.
 void follow_at_commit(unsigned followed, void (*then)() = nullptr);
 
+// While one lives, in the cdc worker, a change of mappings that is not followed for long interrupts
+// it: an expression may be endless. Nothing else is interrupted, decoding could not go on.
+class Interruptible {
+   public:
+    Interruptible();
+    ~Interruptible();
+    Interruptible(const Interruptible&) = delete;
+};
+
 }  // namespace pgmqtt::pg

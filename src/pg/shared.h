@@ -79,6 +79,7 @@ struct Shared {
     std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
     std::atomic<int> cdc_state;                  // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
+    std::atomic<int> cdc_evaluation;     // 0: none, 1: may be interrupted, 2: somebody does
     std::atomic<uint64_t> cdc_confirmed_lsn;
     std::atomic<int64_t> cdc_started_at;  // TimestampTz
     std::atomic<uint64_t> cdc_decoded_lsn;

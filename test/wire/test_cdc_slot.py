@@ -197,6 +197,47 @@ def test_a_lost_slot_is_loud_and_there_is_a_way_back(new_server):
             "a/1": b"6", "a/3": b"5", "a/4": b"5", "a/7": b"7"}, "live subscribers know it, too"
 
 
+def cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf8") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[11])
+
+
+def has_pending(pid, number):
+    with open(f"/proc/{pid}/status", encoding="utf8") as file:
+        text = file.read()
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"(?:Sig|Shd)Pnd:\s*(\w+)", text))
+
+
+def test_a_change_of_mappings_leaves_decoding_alone(own):
+    """The worker is stopped in the middle of decoding a transaction, so that it takes longer than
+    a change of mappings waits before it interrupts an evaluation."""
+    rows = 400_000
+    own.psql("CREATE TABLE t (id int PRIMARY KEY, v text);"
+             f"SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$, $$new.id > {rows - 3}$$);"
+             "SELECT pgmqtt.add_mapping('b', 't', $$'b'$$, filter => 'false')")
+    pid = worker_pid(own)
+    with RawClient(own.mqtt_port, timeout=30) as client:
+        client.connect()
+        client.subscribe("a", 1)
+        own.psql(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {rows}) i")
+        before = cpu_ticks(pid)
+        own.wait_for(lambda: cpu_ticks(pid) > before + 10, "it decodes", every=0)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            state = own.psql(f"SELECT state, query FROM pg_stat_activity WHERE pid = {pid}")
+            assert "evaluating" not in state or state.startswith("idle"), "the premise: it does not evaluate"
+            adder = own.connect(autocommit=True)
+            adder.cursor().execute("SELECT pgmqtt.alter_mapping('b', false)")
+            assert any("not in force yet" in notice for notice in adder.notices), "it gave up waiting"
+            assert not has_pending(pid, signal.SIGINT)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for number in range(rows - 2, rows + 1):
+            assert client.message().payload == str(number).encode()
+    assert worker_pid(own) == pid
+    own.wait_for(lambda: status(own, "b") == "off", "the change is in force")
+
+
 def test_stall_holds_and_goes_on(own):
     own.psql("""CREATE TABLE t (id int PRIMARY KEY, v int);
         SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$(10 / new.v)::text$$, on_error => 'stall')""")
