@@ -45,6 +45,22 @@ CREATE TABLE pgmqtt.mapping (
 COMMENT ON TABLE pgmqtt.mapping IS 'CDC mappings: committed rows to publishes. Change through pgmqtt.add_mapping and its siblings';
 COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call: those that they called when they were added; NULL: any';
 
+CREATE TABLE pgmqtt.cdc_slot (
+    one         boolean PRIMARY KEY DEFAULT true CHECK (one),
+    confirmed_lsn pg_lsn NOT NULL,
+    system_identifier bigint NOT NULL,
+    at          timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+);
+COMMENT ON TABLE pgmqtt.cdc_slot IS 'That the mappings have a replication slot, and that everything before confirmed_lsn was published (as of the last minute): should it be gone, changes are missing, see pgmqtt.gap';
+
+CREATE TABLE pgmqtt.gap (
+    mapping     int PRIMARY KEY,
+    after_lsn   pg_lsn,
+    before_lsn  pg_lsn,
+    noticed_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+);
+COMMENT ON TABLE pgmqtt.gap IS 'Mappings (id) whose replication slot was gone: changes committed between the two positions are not published. Ends with pgmqtt.snapshot_mapping() of all rows, or when the mapping is switched off';
+
 CREATE TABLE pgmqtt.sink (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name        text COLLATE "C" NOT NULL UNIQUE,
@@ -60,6 +76,8 @@ CREATE TABLE pgmqtt.sink (
 COMMENT ON TABLE pgmqtt.sink IS 'Sinks: publishes to rows. Change through pgmqtt.add_sink and its siblings';
 
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.mapping', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.cdc_slot', '');
+SELECT pg_catalog.pg_extension_config_dump('pgmqtt.gap', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.sink', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.mapping_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.sink_id_seq', '');
@@ -248,7 +266,7 @@ ALTER TABLE pgmqtt.snapshot_key REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.snapshot_key IS 'What tells the rows of pgmqtt.snapshot_mapping() in the WAL from messages that anybody can write there. A secret of this database';
 
 REVOKE ALL ON ALL TABLES IN SCHEMA pgmqtt FROM PUBLIC;
-GRANT SELECT ON pgmqtt.mapping, pgmqtt.sink, pgmqtt.durability_rule TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+GRANT SELECT ON pgmqtt.mapping, pgmqtt.cdc_slot, pgmqtt.gap, pgmqtt.sink, pgmqtt.durability_rule TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 
 -- ------------------------------------------------------------------------------------------------
@@ -351,9 +369,18 @@ GRANT EXECUTE ON FUNCTION pgmqtt.mapping_status(int, boolean) TO pgmqtt_admin, p
 
 CREATE VIEW pgmqtt.mappings AS
     SELECT m.name, m.source, m.topic, m.payload, m.filter, m.operations, m.qos, m.retain, m.properties,
-           m.on_error, m.owner, m.enabled, s.status, s.message, s.published, s.errors, m.created_at
+           m.on_error, m.owner, m.enabled,
+           CASE WHEN g.mapping IS NOT NULL AND s.status = 'streaming' THEN 'gap' ELSE s.status END AS status,
+           CASE WHEN g.mapping IS NULL THEN s.message
+                ELSE pg_catalog.concat_ws('; ', s.message, pg_catalog.format(
+                    'changes committed %sbefore %s are missing, because the replication slot was gone (dropped, '
+                    'or not here after a promotion, an upgrade or a restore); publish the table''s state anew: '
+                    'SELECT pgmqtt.snapshot_mapping(%L)',
+                    'after ' || g.after_lsn || ' and ', coalesce(g.before_lsn::text, 'now'), m.name)) END AS message,
+           s.published, s.errors, m.created_at
     FROM pgmqtt.mapping m
-    CROSS JOIN LATERAL pgmqtt.mapping_status(m.id, m.enabled) s;
+    CROSS JOIN LATERAL pgmqtt.mapping_status(m.id, m.enabled) s
+    LEFT JOIN pgmqtt.gap g ON g.mapping = m.id;
 COMMENT ON VIEW pgmqtt.mappings IS 'Mappings, how they are doing, and what they published since the server started';
 GRANT SELECT ON pgmqtt.mappings TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 

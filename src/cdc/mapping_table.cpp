@@ -52,13 +52,22 @@ bool mapping_exists(const char* name) {
     return run("SELECT FROM pgmqtt.mapping WHERE name = $1", 1, types, values, nullptr) > 0;
 }
 
+void close_gap(const char* name) {
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    run("DELETE FROM pgmqtt.gap USING pgmqtt.mapping m WHERE m.id = mapping AND m.name = $1", 1,
+        types, values, nullptr);
+}
+
 bool delete_mapping(const char* name) {
+    close_gap(name);
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
     return run("DELETE FROM pgmqtt.mapping WHERE name = $1", 1, types, values, nullptr) > 0;
 }
 
 bool enable_mapping(const char* name, bool enabled) {
+    if (!enabled) close_gap(name);
     Oid types[] = {TEXTOID, BOOLOID};
     Datum values[] = {CStringGetTextDatum(name), BoolGetDatum(enabled)};
     return run("UPDATE pgmqtt.mapping SET enabled = $2 WHERE name = $1", 2, types, values,

@@ -37,5 +37,7 @@ bool mapping_exists(const char* name);
 // False: there is no such mapping.
 bool delete_mapping(const char* name);
 bool enable_mapping(const char* name, bool enabled);
+// Its table's state is published anew, or nobody wants it.
+void close_gap(const char* name);
 
 }  // namespace pgmqtt::cdc

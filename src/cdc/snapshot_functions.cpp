@@ -256,6 +256,7 @@ PGMQTT_FUNCTION(pgmqtt_snapshot_mapping) {
     cdc::hold_up_writers(mapped.source);
     cdc::check_source(mapped.source, mapped.owner);
     uint64 rows = cdc::write_rows(mapped, predicate);
+    if (predicate == nullptr) cdc::close_gap(name);
     SPI_finish();
     pg::at_commit(pg::Event::kChanges);
     PG_RETURN_INT64(static_cast<int64>(rows));

@@ -12,6 +12,7 @@ extern "C" {
 #include <utility>
 
 #include "cdc/slot.h"
+#include "cdc/slot_record.h"
 #include "cdc/source.h"
 #include "cdc/status.h"
 #include "cdc/wal_reader.h"
@@ -35,6 +36,8 @@ constexpr int kSaveShare = 20;
 constexpr auto kShortestSaveInterval = 100ms;
 constexpr auto kLongestSaveInterval = 1s;
 constexpr auto kDisabledRetry = 10s;
+// For the message that says what a slot which has gone had still published.
+constexpr auto kRememberInterval = 60s;
 constexpr long kCreationPollMs = 10;
 constexpr long kIdleTickMs = 1000;
 constexpr XLogRecPtr kMuchWal = 1 << 20;
@@ -53,6 +56,13 @@ constexpr const char* kLostSlot =
 constexpr const char* kLostSlotHint =
     "Disable all mappings and enable them again to go on with a new slot, then publish the tables' "
     "state anew.";
+
+constexpr const char* kMissingSlot =
+    "pgmqtt's replication slot does not exist any more, so changes of mapped tables are missing";
+constexpr const char* kMissingSlotHint =
+    "It was dropped, or is not here because of a promotion, an upgrade or a restored dump. The "
+    "mappings go on with a new one; see pgmqtt.mappings, and publish the tables' state anew with "
+    "pgmqtt.snapshot_mapping().";
 
 volatile sig_atomic_t never = 0;
 
@@ -237,6 +247,8 @@ bool Stream::start() {
     }
     changes_ = 0;
     told_reason_.clear();
+    remembered_ = InvalidXLogRecPtr;
+    remember_slot();
     set_state(pg::CdcState::kStreaming);
     set_stream_status("streaming");
     return true;
@@ -248,6 +260,13 @@ bool Stream::take_slot() {
         if (!status.ok()) disable(status.error());
         return status.ok();
     }
+    pg::Result<bool> missing = note_missing_slot();
+    caches_show_present_ = true;
+    if (!missing.ok()) {
+        disable(missing.error());
+        return false;
+    }
+    if (*missing) pg::log(WARNING, kMissingSlot, {}, kMissingSlotHint);
     pg::Result<CreateResult> result = create_slot([this] { return still_wanted(); });
     if (!result.ok()) {
         disable(result.error());
@@ -255,6 +274,14 @@ bool Stream::take_slot() {
     }
     if (!result->created) loaded_ = false;  // something changed: look again
     return result->created;
+}
+
+void Stream::remember_slot() {
+    remember_at_ = Clock::now() + kRememberInterval;
+    pg::Status status = cdc::remember_slot(decoder_.confirmed());
+    caches_show_present_ = true;
+    if (status.ok()) remembered_ = decoder_.confirmed();
+    if (!status.ok()) pg::log(WARNING, "could not note the slot's position", status.error());
 }
 
 // While the slot is being made: that may take as long as somebody's transaction.
@@ -276,8 +303,15 @@ bool Stream::still_wanted() {
 
 void Stream::stop() {
     decoder_.close();
+    // With neither mappings nor a slot it may be that a dump is being restored: what it says of the
+    // slot comes first.
+    bool known = any_mapping_ || slot_exists();
     pg::Status status = drop_slot();
     if (!status.ok()) pg::log(WARNING, "could not drop pgmqtt's replication slot", status.error());
+    if (known) status = forget_slot();
+    caches_show_present_ = true;
+    // The extension may have gone a moment ago.
+    if (known && !status.ok()) pg::log(DEBUG1, "could not forget the slot", status.error());
     set_state(pg::CdcState::kStopped);
     set_stream_status("stopped");
 }
@@ -384,6 +418,7 @@ void Stream::confirm() {
     }
     if (!status.ok()) fail("could not confirm the slot's position", std::move(status.error()));
     pg::shared()->cdc_confirmed_lsn = decoder_.confirmed();
+    if (now >= remember_at_ && publisher_.done() > remembered_) remember_slot();
 }
 
 // What pgmqtt.stat_cdc shows beside what the evaluator says.

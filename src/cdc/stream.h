@@ -49,6 +49,7 @@ class Stream {
     void follow_slot();
     bool start();
     bool take_slot();
+    void remember_slot();
     bool still_wanted();
     void stop();
     void disable(const std::string& reason);
@@ -83,9 +84,11 @@ class Stream {
     Clock::time_point blocked_until_{};  // of evaluation
     std::chrono::milliseconds back_off_{0};
     Clock::time_point save_at_{};
-    bool caches_show_present_ = true;  // of this process; see Capture::take_saw_past()
-    XLogRecPtr read_ = 0;              // bytes of WAL, by the last decode()
-    uint64_t told_changes_ = 0;        // of what report() adds up beyond this process
+    Clock::time_point remember_at_{};
+    XLogRecPtr remembered_ = InvalidXLogRecPtr;  // as pgmqtt.cdc_slot has it
+    bool caches_show_present_ = true;            // of this process; see Capture::take_saw_past()
+    XLogRecPtr read_ = 0;                        // bytes of WAL, by the last decode()
+    uint64_t told_changes_ = 0;                  // of what report() adds up beyond this process
     uint64_t told_spilled_ = 0;
 };
 

@@ -197,6 +197,55 @@ def test_a_lost_slot_is_loud_and_there_is_a_way_back(new_server):
             "a/1": b"6", "a/3": b"5", "a/4": b"5", "a/7": b"7"}, "live subscribers know it, too"
 
 
+def drop_slot_of_running_server(own):
+    """As a DBA who finds a slot that nobody uses: the worker is away for a second."""
+    before = worker_pid(own)
+    own.psql(f"SELECT pg_terminate_backend({before})")
+    own.wait_for(lambda: own.psql("SELECT pg_drop_replication_slot(slot_name) IS NOT NULL"
+                                  " FROM pg_replication_slots WHERE NOT active") == "t",
+                 "the slot is dropped", every=0)
+
+
+def test_a_dropped_slot_is_loud_until_the_state_is_published_anew(own):
+    """D10: what was committed while there was none is missing; the mapping goes on and says so."""
+    own.psql("""CREATE TABLE t (id int PRIMARY KEY, v text);
+        SELECT pgmqtt.add_mapping('a', 't', $$'a/' || new.id$$, $$new.v$$, retain => true);
+        SELECT pgmqtt.add_mapping('b', 't', $$'b/' || new.id$$, $$new.v$$);
+        SELECT pgmqtt.add_mapping('off', 't', $$'off'$$); SELECT pgmqtt.alter_mapping('off', false);
+        INSERT INTO t VALUES (1, 'one')""")
+    retained = "SELECT string_agg(topic, ' ' ORDER BY topic) FROM pgmqtt.retained"
+    own.wait_for(lambda: own.psql(retained) == "a/1", "the premise: it publishes")
+    drop_slot_of_running_server(own)
+    own.wait_for(lambda: status(own, "a").startswith("gap"), "it says so")
+    for mapping in "ab":
+        assert re.match("gap: changes committed after [0-9A-F/]+ and before [0-9A-F/]+ are missing.*"
+                        rf"snapshot_mapping\('{mapping}'\)", status(own, mapping)), status(own, mapping)
+    assert status(own, "off") == "off"
+    log = own.log_text()
+    assert "replication slot does not exist any more" in log and "snapshot_mapping()" in log
+    own.psql("INSERT INTO t VALUES (2, 'two')")
+    own.wait_for(lambda: own.psql(retained) == "a/1 a/2", "it goes on with a new slot")
+    own.restart()
+    own.wait_for(lambda: status(own, "a").startswith("gap"), "it still says so")
+    own.psql("SELECT pgmqtt.snapshot_mapping('a', 'new.id = 1')")
+    assert status(own, "a").startswith("gap"), "not of all rows"
+    own.psql("BEGIN; SELECT pgmqtt.snapshot_mapping('a'); ROLLBACK")
+    assert status(own, "a").startswith("gap")
+    own.psql("SELECT pgmqtt.snapshot_mapping('a')")
+    assert status(own, "a") == "streaming"
+    assert status(own, "b").startswith("gap"), "each for itself"
+    own.psql("SELECT pgmqtt.alter_mapping('b', false); SELECT pgmqtt.alter_mapping('b', true)")
+    assert status(own, "b") == "streaming"
+    # Nothing is said where nothing is lost.
+    own.restart()
+    own.wait_for(lambda: status(own, "a") == "streaming", "it streams")
+    own.psql("SELECT pgmqtt.drop_mapping(name) FROM pgmqtt.mappings")
+    own.wait_for(lambda: slots(own) == "", "the last mapping takes the slot along")
+    own.psql("SELECT pgmqtt.add_mapping('c', 't', $$'c'$$)")
+    own.wait_for(lambda: status(own, "c") == "streaming", "a first slot is no gap")
+    assert own.psql("SELECT count(*) FROM pgmqtt.gap") == "0"
+
+
 def cpu_ticks(pid):
     with open(f"/proc/{pid}/stat", encoding="utf8") as file:
         return int(file.read().rsplit(")", 1)[1].split()[11])

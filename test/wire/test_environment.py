@@ -131,6 +131,8 @@ def test_a_standby_does_nothing_until_it_is_promoted(new_server):
             packet = client.expect(3)
             client.puback(packet.packet_id)
             got.add(packet.payload)
+    assert standby.psql("SELECT status FROM pgmqtt.mappings") == "gap", "slots are not replicated"
+    assert "does not exist any more" in standby.log_text()
 
 
 def test_dump_and_restore_carry_mappings_and_sinks(new_server):
@@ -141,8 +143,9 @@ def test_dump_and_restore_carry_mappings_and_sinks(new_server):
     other = new_server(create_extension=False).start()
     other.psql(dump)
     other.wait_listening()
-    other.wait_for(lambda: other.psql("SELECT status FROM pgmqtt.mappings") == "streaming",
-                   "the restored mapping streams")
+    other.wait_for(lambda: other.psql("SELECT status FROM pgmqtt.mappings") == "gap",
+                   "the restored mapping streams, and says that changes may be missing")
+    assert "snapshot_mapping('m')" in other.psql("SELECT message FROM pgmqtt.mappings")
     with RawClient(other.mqtt_port) as client, RawClient(other.mqtt_port) as publisher:
         client.connect()
         client.subscribe("out", 1)
