@@ -240,6 +240,8 @@ pg::Status Evaluator::begin_mapping(Entry& entry) {
     pg::Status status = pg::subtransaction([&mapping] { mapping.begin(); });
     if (!status.ok()) {
         mapping.failed();
+        if (mapping.waits_for()[0] != '\0' && is_transient(status.error()))
+            status.error().message = std::string("waiting for a lock on ") + mapping.waits_for();
         return status;
     }
     entry.begun = true;

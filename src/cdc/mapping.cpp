@@ -208,7 +208,14 @@ Calls Mapping::calls() const {
 void Mapping::refresh() {
     // Until the batch's transaction ends: a row is read by the row type that was current when its
     // value was made, so that must not change in between.
-    LockRelationOid(definition_.source, AccessShareLock);
+    waits_for_[0] = '\0';
+    if (!ConditionalLockRelationOid(definition_.source, AccessShareLock)) {
+        // Noted before: waiting ends with an ERROR after lock_timeout.
+        const char* name = get_rel_name(definition_.source);
+        strlcpy(waits_for_, name == nullptr ? "its table" : name, sizeof waits_for_);
+        LockRelationOid(definition_.source, AccessShareLock);
+        waits_for_[0] = '\0';
+    }
     check_source(definition_.source, definition_.owner);
     TupleDesc current = lookup_rowtype_tupdesc_copy(get_rel_type_id(definition_.source), -1);
     if (prepared_ && equalTupleDescs(current, columns_)) return;

@@ -116,6 +116,9 @@ class Mapping {
     // After an abort of the subtransaction around begin().
     void failed();
 
+    // The table that begin() could not lock; empty: it could.
+    const char* waits_for() const { return waits_for_; }
+
     // The current row type, set by begin().
     TupleDesc columns() const { return columns_; }
 
@@ -131,6 +134,7 @@ class Mapping {
     std::vector<const char*> known_calls_;  // as in definition_
     TupleDesc columns_ = nullptr;           // in TopMemoryContext
     bool prepared_ = false;
+    char waits_for_[NAMEDATALEN] = "";
     BatchWork work_;
 };
 

@@ -308,16 +308,20 @@ def test_a_locked_table_delays_its_changes_and_loses_none(own):
     with RawClient(own.mqtt_port) as client:
         client.connect()
         client.subscribe("a", 0)
-        locker = own.connect(autocommit=False)
+        locker, next_locker = own.connect(autocommit=False), own.connect(autocommit=False)
         own.psql("INSERT INTO t VALUES (1)")
         assert json.loads(client.expect(3).payload) == {"id": 1}
-        cursor = locker.cursor()
-        cursor.execute("INSERT INTO t VALUES (2); LOCK TABLE t")
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass"
+        locker.cursor().execute("INSERT INTO t VALUES (2); LOCK TABLE t")
+        # Whoever waits longer gets it first: not the worker.
+        thread = threading.Thread(target=next_locker.cursor().execute, args=("LOCK TABLE t",))
+        thread.start()
+        own.wait_for(lambda: own.psql(waiting) == "1", "the next one waits")
         locker.commit()
-        cursor.execute("LOCK TABLE t")
-        own.wait_for(lambda: own.psql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
-                                      "'t'::regclass") != "0", "the worker waits for the lock")
-        locker.rollback()
+        thread.join()
+        own.wait_for(lambda: own.psql(waiting) != "0", "the worker waits for the lock")
+        own.wait_for(lambda: status(own, "a") == "waiting: waiting for a lock on t", "it says so")
+        next_locker.rollback()
         assert json.loads(client.expect(3).payload) == {"id": 2}
 
 
