@@ -47,8 +47,8 @@ cap_by_v2() {
     mkdir "$root/$group" 2>/dev/null || return 1
     made+=("$root/$group")
     [ "$cpus" = max ] ||
-        awk -v cpus="$cpus" 'BEGIN { print int(cpus * 100000), 100000 }' >"$root/$group/cpu.max"
-    [ "$memory" = max ] || echo "$memory" >"$root/$group/memory.max"
+        awk -v cpus="$cpus" 'BEGIN { print int(cpus * 100000), 100000 }' >"$root/$group/cpu.max" || return 1
+    [ "$memory" = max ] || echo "$memory" >"$root/$group/memory.max" || return 1
     move_into "$root/$group"
 }
 
@@ -58,8 +58,8 @@ cap_by_v1() {
     mkdir "$v1/memory/$group" 2>/dev/null && made+=("$v1/memory/$group") || return 1
     [ "$cpus" = max ] ||
         awk -v cpus="$cpus" 'BEGIN { print int(cpus * 100000) }' \
-            >"$v1/cpu/$group/cpu.cfs_quota_us"
-    [ "$memory" = max ] || echo "$memory" >"$v1/memory/$group/memory.limit_in_bytes"
+            >"$v1/cpu/$group/cpu.cfs_quota_us" || return 1
+    [ "$memory" = max ] || echo "$memory" >"$v1/memory/$group/memory.limit_in_bytes" || return 1
     move_into "$v1/cpu/$group" && move_into "$v1/memory/$group"
 }
 
@@ -123,6 +123,15 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ "${1:-}" = -- ] && [ $# -ge 2 ] || fail "give -- MODE [options]; see build/loadtest --help"
 shift
+
+for cpus in ${cpu_list//,/ }; do
+    [[ $cpus = max || ($cpus =~ ^[0-9]+(\.[0-9]+)?$ && $cpus =~ [1-9]) ]] ||
+        fail "--cpus $cpus: give a number of cores above 0, or max"
+done
+for memory in ${memory_list//,/ }; do
+    [[ $memory =~ ^(max|[1-9][0-9]*[KMG]?)$ ]] ||
+        fail "--memory $memory: give bytes, or with K, M or G, or max"
+done
 
 make -s all loadtest
 failed=0
