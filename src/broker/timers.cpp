@@ -25,7 +25,8 @@ base::MonoTime Broker::State::due(const Connection& c) {
     return base::kNever;
 }
 
-// Only a deadline before the one in the heap needs an entry of its own.
+// What is due later than the heap says is put in when it comes up: a packet costs no heap
+// operation.
 void Broker::State::arm(Connection& c) {
     base::MonoTime at = due(c);
     if (at < timers_.deadline(c)) timers_.set(c, at);
