@@ -227,7 +227,8 @@ CREATE TABLE pgmqtt.command (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     action      smallint NOT NULL,
     client_id   bytea NOT NULL,
-    reason      smallint NOT NULL
+    reason      smallint NOT NULL,
+    at          timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 ALTER TABLE pgmqtt.command REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.command IS 'Calls of pgmqtt.disconnect() (action 1) and pgmqtt.delete_session() (2) on their way to the broker';

@@ -1,11 +1,13 @@
 #include "broker/batch.h"
 
+#include "broker/wall_time.h"
+
 namespace pgmqtt::broker {
 
 namespace {
 
 // Changes whenever the bytes of a record do: a worker of another build must not misread them.
-constexpr uint8_t kFormat = 4;
+constexpr uint8_t kFormat = 5;
 
 // What a record costs at least; a count that promises more records than that is a lie.
 constexpr size_t kSmallestRecord = 1;
@@ -42,9 +44,11 @@ void BatchWriter::add(const PublishRecord& record) {
 }
 
 void BatchWriter::add(const CommandRecord& record) {
+    base::put_u64(bytes_, record.id);
     base::put_u8(bytes_, static_cast<uint8_t>(record.action));
     base::put_prefixed16(bytes_, record.client_id);
     base::put_u8(bytes_, static_cast<uint8_t>(record.reason));
+    put_time(bytes_, record.given_at);
     ++count_;
 }
 
@@ -145,10 +149,12 @@ bool BatchReader::next(PublishRecord& record) {
 
 bool BatchReader::next(CommandRecord& record) {
     if (!begin_record(BatchKind::kCommand)) return false;
+    record.id = reader_.u64();
     uint8_t action = reader_.u8();
     record.action = static_cast<CommandAction>(action);
     record.client_id = reader_.prefixed16();
     record.reason = static_cast<mqtt::ReasonCode>(reader_.u8());
+    record.given_at = get_time(reader_);
     return end_record(action >= 1 && action <= 2);
 }
 

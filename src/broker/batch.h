@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "broker/message_view.h"
 #include "broker/store_record.h"
 #include "mqtt/reason.h"
@@ -56,9 +57,11 @@ struct PublishRecord {
 enum class CommandAction : uint8_t { kDisconnect = 1, kDeleteSession };
 
 struct CommandRecord {
+    uint64_t id = 0;  // pgmqtt.command.id
     CommandAction action = CommandAction::kDisconnect;
     ByteView client_id;
     mqtt::ReasonCode reason = mqtt::ReasonCode::kAdministrativeAction;
+    base::WallTime given_at{};
 };
 
 // --- broker -> store: messages that sessions can take now. What was sent to be stored before is

@@ -91,6 +91,12 @@ base::MonoTime Broker::next_timer() const {
 void Broker::tick(Now now) {
     state_->tick(now);
 }
+void Broker::carry_out(BatchReader& commands, Now now) {
+    state_->carry_out(commands, now);
+}
+void Broker::load(const CommandRecord& command, Now now) {
+    state_->load(command, now);
+}
 bool Broker::disconnect_client(ByteView client_id, ReasonCode reason, Now now) {
     return state_->disconnect_client(client_id, reason, now);
 }

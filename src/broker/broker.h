@@ -116,7 +116,13 @@ class Broker {
     base::MonoTime next_timer() const;  // kNever: nothing to wait for
     void tick(Now now);
 
-    // --- steering from SQL. False: there is no such client, or session.
+    // --- steering from SQL. Turn::commands_done names the batch when all of it has happened and
+    // what the store must know of it is in the turn. Those that were carried out do nothing again.
+    void carry_out(BatchReader& commands, Now now);
+    // At start, behind loaded(): those that wait; they will come again. What began after one was
+    // given is not meant by it.
+    void load(const CommandRecord& command, Now now);
+    // False: there is no such client, or session.
     bool disconnect_client(base::ByteView client_id, mqtt::ReasonCode reason, Now now);
     bool delete_session(base::ByteView client_id, Now now);
 

@@ -65,6 +65,7 @@ void Broker::State::end_session(Session& session) {
         for (Successor& successor : waiting->second) to_admit_.push_back(std::move(successor));
         successors_.erase(waiting);
     }
+    command_saw_end(session);
     session_timers_.remove(session);
     sessions_by_id_.erase(session.id);
     sessions_.erase(sessions_.find(session.client_id));

@@ -56,6 +56,8 @@ class Broker::State {
     void loaded(Now now);
 
     // --- steer.cpp
+    void carry_out(BatchReader& commands, Now now);
+    void load(const CommandRecord& command, Now now);
     bool disconnect_client(ByteView client_id, ReasonCode reason, Now now);
     bool delete_session(ByteView client_id, Now now);
 
@@ -199,6 +201,8 @@ class Broker::State {
     bool may_be_near(const Session& session, size_t bytes) const;
     void push(Session& session, Delivery delivery);
     void push_queue(Session& session, Delivery delivery);
+    base::MonoTime append(Session& session, Delivery delivery);
+    static Delivery* find_near(Session& session, uint64_t sequence);
     void push_far(Session& session, const Delivery& delivery);
     StoredEntry far_entry(Session& session, const Delivery& delivery);
     Delivery delivery_of(const Session& session, const StoredEntry& entry) const;
@@ -294,6 +298,10 @@ class Broker::State {
     void leave(Connection& c, bool publish_will);
     void close(Connection& c, std::string reason);
     void settle(Now now);
+
+    // --- steer.cpp
+    void commands_done();
+    void command_saw_end(const Session& session);
 
     // --- session.cpp
     Session* find_session(ByteView client_id);
@@ -417,7 +425,8 @@ class Broker::State {
     DeadlineHeap<Connection, &Connection::timer_place> timers_;
     DeadlineHeap<Session, &Session::timer_place> session_timers_;
     std::unordered_map<uint64_t, std::vector<Successor>> successors_;  // by id of a session
-    Fifo<uint64_t> slices_;                                            // sessions, by id
+    Commands commands_;
+    Fifo<uint64_t> slices_;     // sessions, by id
     uint64_t slice_batch_ = 0;  // the store has this before there is another slice
     uint64_t assigned_ids_ = 0;
 

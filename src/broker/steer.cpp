@@ -1,8 +1,53 @@
 // What an administrator does to clients and sessions, and sees of them.
+#include <utility>
+#include <vector>
+
 #include "broker/log_text.h"
 #include "broker/state.h"
 
 namespace pgmqtt::broker {
+
+void Broker::State::carry_out(BatchReader& commands, Now now) {
+    std::vector<uint64_t> ids;
+    bool again = false;
+    commands_.batch = commands.number();
+    commands_.ending.clear();
+    CommandRecord command;
+    while (commands.next(command)) {
+        bool known = commands_.carried_out.contains(command.id);
+        again = again || known;
+        ids.push_back(command.id);
+        if (command.action == CommandAction::kDisconnect) {
+            if (!known) disconnect_client(command.client_id, command.reason, now);
+            continue;
+        }
+        if (!known) delete_session(command.client_id, now);
+        const Session* session = find_session(command.client_id);
+        if (session != nullptr && session->ends_in_slices) commands_.ending.insert(session->id);
+    }
+    // Only when the rows of one batch are gone comes another.
+    if (!again) commands_.carried_out.clear();
+    commands_.carried_out.insert(ids.begin(), ids.end());
+    if (commands_.ending.empty()) commands_done();
+}
+
+void Broker::State::load(const CommandRecord& command, Now now) {
+    commands_.carried_out.insert(command.id);
+    if (command.action != CommandAction::kDeleteSession) return;  // nobody is connected
+    const Session* session = find_session(command.client_id);
+    if (session != nullptr && session->created_at <= command.given_at)
+        delete_session(command.client_id, now);
+}
+
+// The batch is under way no more.
+void Broker::State::commands_done() {
+    turn_.commands_done.push_back(std::exchange(commands_.batch, 0));
+}
+
+void Broker::State::command_saw_end(const Session& session) {
+    if (commands_.ending.erase(session.id) == 0 || !commands_.ending.empty()) return;
+    commands_done();
+}
 
 bool Broker::State::disconnect_client(ByteView client_id, ReasonCode reason, Now now) {
     begin_input(now);

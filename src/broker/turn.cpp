@@ -9,6 +9,7 @@ void Turn::clear() {
     authenticate.clear();
     publishes_done.clear();
     outbox_done.clear();
+    commands_done.clear();
     store.clear();
     sink.clear();
     fetch.clear();

@@ -54,6 +54,7 @@ struct Turn {
     std::vector<AuthRequest> authenticate;
     std::vector<uint64_t> publishes_done;  // batches of source kCdc/kOutbox: see PublishSource
     std::vector<uint64_t> outbox_done;
+    std::vector<uint64_t> commands_done;  // what came of them is in `store`, or was before
     BatchWriter store{BatchKind::kStore};
     BatchWriter sink{BatchKind::kSink};
     BatchWriter fetch{BatchKind::kFetch};  // to the store, behind `store`

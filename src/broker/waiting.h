@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/ids.h"
@@ -32,6 +33,14 @@ struct StoreWait {
     uint64_t session = 0;       // the others
     uint16_t packet_id = 0;     // kPubrec, kPubcomp
     std::string packet{};       // kPacket
+};
+
+// Commands from SQL. Rows of those that were carried out may stand in their table for a while, and
+// come again when the store worker does: whoever has connected meanwhile is not meant.
+struct Commands {
+    std::unordered_set<uint64_t> carried_out;  // by id, as long as they may come again
+    uint64_t batch = 0;                        // under way; 0: none
+    std::unordered_set<uint64_t> ending;       // sessions for whose end it waits
 };
 
 // A CONNECT that waits for the end of the session that had its client identifier.

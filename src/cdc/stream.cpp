@@ -76,9 +76,6 @@ Stream::Stream(Pause pause)
     // What waits in a file is bounded by the WAL, not by a user's limit.
     pg::value_or_throw(pg::guard([] {
         SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-        // A locked table is tried again, and the worker stays able to end meanwhile. It gives way
-        // before deadlock_timeout would end a user's DDL instead.
-        SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
         pg::shared()->cdc_started_at = GetCurrentTimestamp();
         pg::shared()->cdc_evaluation = 0;
     }));

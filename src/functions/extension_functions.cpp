@@ -41,7 +41,6 @@ PGMQTT_FUNCTION(pgmqtt_configuration_changed) {
                         errmsg("pgmqtt.configuration_changed() is a trigger function")));
     const char* table =
         RelationGetRelationName(reinterpret_cast<TriggerData*>(fcinfo->context)->tg_relation);
-    pgmqtt::pg::at_commit(pgmqtt::pg::Event::kConfiguration);
     pgmqtt::pg::follow_at_commit(followed_by(table));
     return PointerGetDatum(nullptr);
 }

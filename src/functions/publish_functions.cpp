@@ -20,6 +20,7 @@ extern "C" {
 #include "base/time.h"
 #include "mqtt/codec.h"
 #include "mqtt/topic.h"
+#include "pg/append_table.h"
 #include "pg/datum.h"
 #include "pg/guard.h"
 #include "pg/hops.h"
@@ -73,6 +74,8 @@ SPIPlanPtr insert_plan = nullptr;
 SPIPlanPtr commit_plan = nullptr;
 
 void take_commit_order() {
+    // The transaction may have dropped the extension, and with it what it published.
+    if (!OidIsValid(pg::table_id("outbox_commit", true))) return;
     PushActiveSnapshot(GetTransactionSnapshot());
     execute_as_owner(commit_plan,
                      "INSERT INTO pgmqtt.outbox_commit (xid) "

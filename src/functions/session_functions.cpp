@@ -1,5 +1,5 @@
 // pgmqtt.disconnect() and pgmqtt.delete_session(): rows of pgmqtt.command, which the store worker
-// hands to the broker after the commit.
+// hands to the broker after the commit, which returns when the broker has carried them out.
 #include "pg/backend.h"
 
 extern "C" {
@@ -14,6 +14,7 @@ extern "C" {
 
 #include "broker/batch.h"
 #include "pg/datum.h"
+#include "pg/follow.h"
 #include "pg/guard.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
@@ -59,7 +60,7 @@ void give_command(CommandAction action, Datum client_id, int reason) {
         elog(ERROR, "could not insert: %s", SPI_result_code_string(result));
     SPI_finish();
     pg::act_as_before(saved);
-    pg::at_commit(pg::Event::kCommand);
+    pg::follow_at_commit(pg::kFollowCommands);
 }
 
 // Section 3.14.2.1: what a server may say in a DISCONNECT.

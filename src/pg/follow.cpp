@@ -3,6 +3,7 @@
 extern "C" {
 #include <access/xact.h>
 #include <storage/latch.h>
+#include <utils/resowner.h>
 #include <utils/timestamp.h>
 }
 
@@ -17,14 +18,32 @@ constexpr int kNoticeAfterMs = 1000;
 constexpr int kCancelAfterMs = 2000;  // and again and again
 constexpr int kGiveUpAfterMs = 10000;
 
-unsigned followed_at_commit = 0;
-void (*then_at_commit)() = nullptr;
+// What the current transaction has asked for, until it commits and from then on.
+struct Wish {
+    unsigned followed = 0;
+    void (*then)() = nullptr;
+};
+Wish at_commit_wish;
+Wish committed_wish;
 
-bool in_force(const Shared& memory, unsigned followed, uint64_t target) {
-    if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target) return false;
-    if ((followed & kFollowSinks) != 0 && memory.sink_configuration < target) return false;
-    bool needs_broker = (followed & (kFollowSinks | kFollowRules)) != 0;
-    return !needs_broker || memory.broker_configuration >= target;
+// The counts to which the workers have to catch up.
+struct Target {
+    unsigned followed;
+    uint64_t configuration;
+    uint64_t commands;
+
+    bool has(unsigned what) const { return (followed & what) != 0; }
+};
+
+bool in_force(const Shared& memory, const Target& target) {
+    // With the extension, all that was to be followed is gone.
+    if (memory.without_extension >= target.configuration) return true;
+    uint64_t configuration = target.configuration;
+    if (target.has(kFollowMappings) && memory.cdc_configuration < configuration) return false;
+    if (target.has(kFollowSinks) && memory.sink_configuration < configuration) return false;
+    if (target.has(kFollowSinks | kFollowRules) && memory.broker_configuration < configuration)
+        return false;
+    return !target.has(kFollowCommands) || memory.commands_done >= target.commands;
 }
 
 // A slot is ready when every transaction that wrote before it has ended.
@@ -68,10 +87,10 @@ void interrupt_evaluation(Shared& memory) {
 }
 
 // A worker that is in an endless expression or a sleeping statement hears of nothing: end that.
-void shake(Shared& memory, unsigned followed, uint64_t target) {
-    if ((followed & kFollowMappings) != 0 && memory.cdc_configuration < target)
+void shake(Shared& memory, const Target& target) {
+    if (target.has(kFollowMappings) && memory.cdc_configuration < target.configuration)
         interrupt_evaluation(memory);
-    if ((followed & kFollowSinks) != 0 && memory.sink_configuration < target)
+    if (target.has(kFollowSinks) && memory.sink_configuration < target.configuration)
         cancel_statement(Worker::kSink);
 }
 
@@ -84,14 +103,13 @@ bool is_worker_process(const Shared& memory) {
 
 void wait_for_workers(unsigned followed) {
     Shared* memory = shared();
-    // Our own count, whatever the order of the callbacks of this commit.
-    uint64_t target = ++memory->configuration;
-    wake_all();
     if (is_worker_process(*memory)) return;
+    // They count this commit, which has been announced: see events.cpp.
+    Target target{followed, memory->configuration, memory->commands};
     TimestampTz start = GetCurrentTimestamp();
     TimestampTz shaken = start;
     bool told = false;
-    while (!in_force(*memory, followed, target) && !interrupted()) {
+    while (!in_force(*memory, target) && !interrupted()) {
         TimestampTz now = GetCurrentTimestamp();
         if (TimestampDifferenceExceeds(start, now, kGiveUpAfterMs)) {
             tell(WARNING, "the change is committed, but not in force yet");
@@ -102,7 +120,7 @@ void wait_for_workers(unsigned followed) {
             told = true;
         }
         if (TimestampDifferenceExceeds(shaken, now, kCancelAfterMs)) {
-            shake(*memory, followed, target);
+            shake(*memory, target);
             shaken = now;
         }
         WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs,
@@ -112,16 +130,21 @@ void wait_for_workers(unsigned followed) {
 }
 
 void at_transaction_event(XactEvent event, void*) {
-    if (followed_at_commit == 0) return;
     if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
         return;
-    unsigned followed = followed_at_commit;
-    void (*then)() = then_at_commit;
-    followed_at_commit = 0;
-    then_at_commit = nullptr;
-    if (event != XACT_EVENT_COMMIT) return;
-    wait_for_workers(followed);
-    if (then != nullptr) then();
+    if (event == XACT_EVENT_COMMIT) committed_wish = at_commit_wish;
+    at_commit_wish = {};
+}
+
+// The first moment at which nothing of the transaction is in a worker's way: neither a lock on what
+// was changed (TRUNCATE, LOCK, ALTER) nor one on a table that is mapped (it may be new).
+void at_resource_release(ResourceReleasePhase phase, bool, bool is_top_level, void*) {
+    if (committed_wish.followed == 0 || !is_top_level) return;
+    if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
+    Wish wish = committed_wish;
+    committed_wish = {};
+    wait_for_workers(wish.followed);
+    if (wish.then != nullptr) wish.then();
 }
 
 }  // namespace
@@ -143,10 +166,15 @@ Interruptible::~Interruptible() {
 void follow_at_commit(unsigned followed, void (*then)()) {
     if (shared() == nullptr) return;
     static bool registered = false;
-    if (!registered) RegisterXactCallback(at_transaction_event, nullptr);
+    if (!registered) {
+        RegisterXactCallback(at_transaction_event, nullptr);
+        RegisterResourceReleaseCallback(at_resource_release, nullptr);
+    }
     registered = true;
-    followed_at_commit |= followed;
-    if (then != nullptr) then_at_commit = then;
+    if ((followed & ~kFollowCommands) != 0) at_commit(Event::kConfiguration);
+    if ((followed & kFollowCommands) != 0) at_commit(Event::kCommand);
+    at_commit_wish.followed |= followed;
+    if (then != nullptr) at_commit_wish.then = then;
 }
 
 }  // namespace pgmqtt::pg

@@ -77,7 +77,10 @@ struct Shared {
     std::atomic<uint64_t> cdc_configuration;
     std::atomic<uint64_t> sink_configuration;
     std::atomic<uint64_t> broker_configuration;  // sinks are subscribed
-    std::atomic<int> cdc_state;                  // CdcState
+    std::atomic<uint64_t> commands_done;         // carried out by the broker, and stored so
+    // The configuration that some worker last found without the extension.
+    std::atomic<uint64_t> without_extension;
+    std::atomic<int> cdc_state;          // CdcState
     std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
     std::atomic<int> cdc_evaluation;     // 0: none, 1: may be interrupted, 2: somebody does
     std::atomic<uint64_t> cdc_confirmed_lsn;

@@ -5,7 +5,6 @@ extern "C" {
 #include <access/table.h>
 #include <access/tableam.h>
 #include <catalog/pg_database.h>
-#include <commands/extension.h>
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/ipc.h>
@@ -18,7 +17,9 @@ extern "C" {
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
+#include "pg/extension.h"
 #include "pg/guard.h"
 #include "pg/log.h"
 #include "pg/settings.h"
@@ -112,7 +113,10 @@ constexpr Pin kPins[] = {
     {"default_transaction_read_only", "off"},
     {"default_transaction_isolation", "read committed"},
     {"default_transaction_deferrable", "off"},
-    {"lock_timeout", "0"},
+    // A locked table is tried again, and the worker stays able to end meanwhile. It gives way
+    // before deadlock_timeout would end a user's DDL instead: DROP EXTENSION locks our tables one
+    // by one.
+    {"lock_timeout", "200ms"},
     {"statement_timeout", "0"},
 #if PG_VERSION_NUM >= 170000
     {"transaction_timeout", "0"},
@@ -256,34 +260,18 @@ bool WorkerProcess::stopping() const {
     return terminate_requested != 0;
 }
 
-bool WorkerProcess::check_extension() {
-    // Read first: what changes after the check is then seen as a change.
-    uint64_t configuration = shared()->configuration;
-    bool found = false;
-    Status checked = transaction(
-        {.read_only = true}, [&found] { found = OidIsValid(get_extension_oid("pgmqtt", true)); });
-    if (!checked) {
-        log(WARNING, "pgmqtt could not look for its extension", checked.error());
-        return exists_;
-    }
-    exists_ = found;
-    seen_configuration_ = configuration;
-    return exists_;
-}
-
 bool WorkerProcess::wait_for_extension(WaitSet& wait) {
     while (!stopping()) {
-        if (check_extension()) return true;
+        if (serve_extension()) {
+            served_ = true;
+            return true;
+        }
+        if (std::exchange(served_, false) && self_ == Worker::kBroker)
+            log(LOG, "pgmqtt waits for CREATE EXTENSION: the extension was dropped");
         wait.wait(-1, PG_WAIT_EXTENSION);
         housekeeping();
     }
     return false;
-}
-
-bool WorkerProcess::extension_exists() {
-    if (shared()->configuration.load(std::memory_order_relaxed) != seen_configuration_)
-        check_extension();
-    return exists_;
 }
 
 bool WorkerProcess::housekeeping() {

@@ -25,11 +25,9 @@ class WorkerProcess {
     // True when SIGTERM came: end the turn and leave.
     bool stopping() const;
 
-    // Waits (latch) until the extension exists in this database. False: stopping.
+    // Waits (latch) until the extension exists in this database. False: stopping. From then on see
+    // pg/extension.h.
     bool wait_for_extension(WaitSet& wait);
-
-    // Whether the extension is still there; cheap unless Shared::configuration moved.
-    bool extension_exists();
 
     // Once per turn, outside transactions: CHECK_FOR_INTERRUPTS (guarded), SIGHUP reload,
     // pgstat_report_stat; frees what the turn palloc'ed outside transactions. Returns true when
@@ -41,12 +39,10 @@ class WorkerProcess {
 
    private:
     void connect_to_database();
-    bool check_extension();
 
     Worker self_;
     MemoryContext turn_context_ = nullptr;
-    uint64_t seen_configuration_ = 0;
-    bool exists_ = false;
+    bool served_ = false;  // the extension was there
 };
 
 }  // namespace pgmqtt::pg

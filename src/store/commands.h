@@ -3,6 +3,7 @@
 
 #include "pg/guard.h"
 
+#include <functional>
 #include <vector>
 
 #include "broker/batch.h"
@@ -31,5 +32,8 @@ class Commands {
     pg::Statement remove_;
     std::vector<int64_t> fetched_;
 };
+
+// Those that wait, for a broker that starts; none if somebody has locked them.
+pg::Status load_commands(const std::function<void(const broker::CommandRecord&)>& take);
 
 }  // namespace pgmqtt::store

@@ -2,7 +2,6 @@
 
 extern "C" {
 #include <executor/spi.h>
-#include <utils/guc.h>
 }
 
 #include <string>
@@ -27,9 +26,6 @@ broker::Durability durability_of(base::ByteView name) {
 std::vector<broker::DurabilityRule> load_durability_rules() {
     std::vector<broker::DurabilityRule> rules;
     pg::value_or_throw(pg::transaction({.read_only = true}, [&rules] {
-        // The broker's loop waits for this.
-        set_config_option("lock_timeout", "200ms", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
-                          true, 0, false);
         SPI_execute("SELECT filter, durability FROM pgmqtt.durability_rule", true, 0);
         for (uint64 i = 0; i < SPI_processed; ++i) {
             bool null = false;

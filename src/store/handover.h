@@ -29,9 +29,11 @@ class Handover {
    public:
     using Clock = std::chrono::steady_clock;
 
-    // `commits` grows when there is something new.
-    Handover(broker::BatchKind kind, const std::atomic<uint64_t>& commits, const char* activity)
-        : commits_(commits), activity_(activity), batch_(kind) {}
+    // `commits` grows when there is something new; `done`, if given, follows it when the broker is
+    // done with that.
+    Handover(broker::BatchKind kind, const std::atomic<uint64_t>& commits, const char* activity,
+             std::atomic<uint64_t>* done = nullptr)
+        : commits_(commits), done_(done), activity_(activity), batch_(kind) {}
 
     // Numbers do not repeat, so that what the broker says of an earlier connection is not believed.
     void reconnected(uint32_t epoch) {
@@ -71,6 +73,7 @@ class Handover {
             link.send(batch_.finish(++number_));
         }
         if (status && !locked) locked_since_ = {};
+        if (status) say_what_is_done();
         return status;
     }
 
@@ -93,6 +96,7 @@ class Handover {
         delivered_ = removing_ = false;
         locked_since_ = {};
         table_.forget();
+        say_what_is_done();
     }
 
    private:
@@ -104,6 +108,10 @@ class Handover {
         for (const char* name : Table::kTables)
             if (!pg::try_lock(pg::table_id(name), mode)) return false;
         return true;
+    }
+
+    void say_what_is_done() {
+        if (done_ != nullptr && !more_ && !table_.under_way()) done_->store(seen_);
     }
 
     void passed_by() {
@@ -120,6 +128,7 @@ class Handover {
     }
 
     const std::atomic<uint64_t>& commits_;
+    std::atomic<uint64_t>* done_;
     const char* activity_;
     Table table_;
     broker::BatchWriter batch_;

@@ -59,11 +59,15 @@ void QueueLog::prepare(const Net& net, bool repeated) {
 
 // --- in the transaction
 
-void QueueLog::write() {
+void QueueLog::lock() {
     bool packets =
         kind_ == LogKind::kLogged && (!net_->received.empty() || !net_->released.empty());
     if (messages_.empty() && deliveries_.empty() && ends_.empty() && !packets) return;
     slot_ = choose_segment();
+}
+
+void QueueLog::write() {
+    if (slot_ < 0) return;
     append_messages(slot_);
     encode();
     append_runs(slot_);

@@ -29,6 +29,7 @@ class QueueLog {
     // A cycle: what there is to write for this log; then in the transaction (may raise); then after
     // its commit. `repeated`: some of it may be there already.
     void prepare(const Net& net, bool repeated);
+    void lock();
     void write();
     void written(const Net& net);
 

@@ -3,9 +3,11 @@
 extern "C" {
 #include <catalog/pg_type_d.h>
 #include <executor/spi.h>
+#include <storage/lockdefs.h>
 #include <utils/timestamp.h>
 }
 
+#include "pg/append_table.h"
 #include "pg/datum.h"
 #include "pg/transaction.h"
 
@@ -99,6 +101,7 @@ broker::MessageView message_of_row(HeapTuple row, TupleDesc desc) {
 
 pg::Status load_retained(const std::function<void(const broker::MessageView&)>& take) {
     return pg::transaction({.activity = "pgmqtt: loading retained messages"}, [&] {
+        pg::lock(pg::table_id("retained_message"), RowExclusiveLock);
         SPI_execute("DELETE FROM pgmqtt.retained_message WHERE expires_at <= pg_catalog.now()",
                     false, 0);
         // A cursor: the payloads of a million retained messages do not stand in memory twice.

@@ -3,6 +3,7 @@
 extern "C" {
 #include <catalog/pg_type_d.h>
 #include <executor/spi.h>
+#include <storage/lockdefs.h>
 #include <utils/timestamp.h>
 }
 
@@ -135,6 +136,15 @@ StoreRecord record_of(const broker::QueueEntry& entry, LogKind kind) {
     return record;
 }
 
+// Before the first row is given to anybody: who has to try again has taken nothing over.
+void lock_all() {
+    pg::lock(pg::table_id("session"), AccessShareLock);
+    pg::lock(pg::table_id("session_subscription"), RowExclusiveLock);
+    for (LogKind kind : kLogKinds)
+        for (int slot = 0; slot < kSegments; ++slot)
+            pg::lock(pg::table_id(SegmentName(kind, slot).queue), AccessShareLock);
+}
+
 // The runs of a log are let go as they are read: the queue does not stand in memory three times.
 void replay(std::vector<QueueRun>& runs, broker::QueueReplay& queue) {
     sort_runs(runs);
@@ -149,6 +159,7 @@ void replay(std::vector<QueueRun>& runs, broker::QueueReplay& queue) {
 pg::Status load_sessions(const Take& take) {
     std::vector<QueueRun> runs[std::size(kLogKinds)];
     pg::Status status = pg::transaction({.activity = "pgmqtt: loading sessions"}, [&] {
+        lock_all();
         SPI_execute(kTidy, false, 0);
         for (const Source& source : kSources) read_all(source, take);
         for (LogKind kind : kLogKinds) read_runs(kind, runs[static_cast<int>(kind)]);

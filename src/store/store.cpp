@@ -1,14 +1,19 @@
 #include "store/store.h"
 
+extern "C" {
+#include <storage/lockdefs.h>
+}
+
 #include <algorithm>
 #include <utility>
 
+#include "pg/append_table.h"
+#include "pg/extension.h"
 #include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
-#include "store/blockers.h"
 
 namespace pgmqtt::store {
 
@@ -16,10 +21,6 @@ using broker::BatchKind;
 using broker::BatchReader;
 
 namespace {
-
-// A failing write (disk full, lock, read only) is tried again after this, doubling.
-constexpr std::chrono::milliseconds kFirstRetry{100};
-constexpr std::chrono::milliseconds kLastRetry{10000};
 
 // The statements look rows up by index, a few or many at a time, in tables whose size may be
 // anything by the time the plan is used: no other kind of plan is ever wanted, and none is to be
@@ -30,8 +31,6 @@ constexpr const char* kPlanning[][2] = {
     {"enable_hashjoin", "off"},
     {"enable_mergejoin", "off"},
     {"jit", "off"},
-    // A lock that somebody holds on one of the tables is waited for, but not without a word.
-    {"lock_timeout", "5s"},
 };
 
 // A segment that somebody reads (pg_dump) is truncated later.
@@ -42,7 +41,8 @@ constexpr std::chrono::milliseconds kTendRetry{1000};
 Store::Store()
     : link_(pg::Worker::kStore, pg::Worker::kStore),
       outbox_(BatchKind::kPublish, pg::shared()->outbox, "pgmqtt: reading the outbox"),
-      commands_(BatchKind::kCommand, pg::shared()->commands, "pgmqtt: reading commands") {
+      commands_(BatchKind::kCommand, pg::shared()->commands, "pgmqtt: reading commands",
+                &pg::shared()->commands_done) {
     pg::value_or_throw(pg::guard([] {
         for (const auto& [name, value] : kPlanning)
             SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
@@ -68,10 +68,10 @@ void Store::turn() {
 bool Store::load() {
     for (QueueLog* log : {&logged_, &unlogged_}) {
         if (log->loaded()) continue;
-        if (Clock::now() < retry_at_) return false;
+        if (writing_.lasts()) return false;
         pg::Status status = log->load();
         if (!status) {
-            failed(status.error());
+            writing_.failed(status.error());
             return false;
         }
     }
@@ -138,7 +138,7 @@ Store::Clock::time_point Store::due_at() const {
     if (outbox_.delivered()) when = std::min(when, outbox_.retry_at());
     if (commands_.delivered()) when = std::min(when, commands_.retry_at());
     auto may = records_ <= kLittle ? pace_of_little_.next() : pace_.next();
-    return std::max({when, retry_at_, may});
+    return std::max({when, writing_.retry_at(), may});
 }
 
 bool Store::due() const {
@@ -170,6 +170,7 @@ pg::Status Store::write(const broker::SessionNetEffect& net) {
     pg::TransactionOptions options{.wait = awaited(net), .activity = "pgmqtt: storing"};
     return pg::transaction(options, [this, &net] {
         pg::failpoint_in_guard(pg::Failpoint::kStoreWrite);
+        lock_tables(net);
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
         logged_.write();
@@ -177,8 +178,21 @@ pg::Status Store::write(const broker::SessionNetEffect& net) {
         outbox_.remove();
         commands_.remove();
         if (!net.moved.empty()) pg::failpoint_in_guard(pg::Failpoint::kStoreMove);
+        pg::require_extension();
         pg::failpoint_in_guard(pg::Failpoint::kStoreCommit);
     });
+}
+
+// Before anything is written: what is tried again and again while somebody holds a lock leaves no
+// dead rows behind.
+void Store::lock_tables(const broker::SessionNetEffect& net) {
+    auto lock = [](const char* table) { pg::lock(pg::table_id(table), RowExclusiveLock); };
+    if (!retained_changes_.empty()) lock("retained_message");
+    if (!net.sessions.empty() || !net.ended_sessions.empty()) lock("session");
+    if (!net.subscriptions.empty() || !net.unsubscribed.empty() || !net.ended_sessions.empty())
+        lock("session_subscription");
+    logged_.lock();
+    unlogged_.lock();
 }
 
 void Store::written(const broker::SessionNetEffect& net) {
@@ -195,21 +209,16 @@ void Store::written(const broker::SessionNetEffect& net) {
     }
     outbox_.removed();
     commands_.removed();
-    recovered();
-}
-
-void Store::recovered() {
-    if (retry_delay_.count() != 0) pg::log(LOG, "pgmqtt store can write again");
-    retry_delay_ = {};
+    writing_.over();
 }
 
 void Store::answer_fetches() {
-    if (!fetches_.pending() || inherited_ || Clock::now() < retry_at_) return;
+    if (!fetches_.pending() || inherited_ || reading_.lasts()) return;
     pg::Status status = fetches_.answer(logged_, unlogged_, batches_.empty(), link_);
-    if (!status)
-        failed(status.error());
-    else if (batches_.empty())
-        recovered();
+    if (status)
+        reading_.over();
+    else
+        reading_.failed(status.error());
 }
 
 void Store::tend_logs() {
@@ -225,6 +234,7 @@ void Store::tend(QueueLog& log) {
     if (log.in_doubt()) status = log.load();
     if (status && log.has_drained()) status = log.truncate();
     std::string& problem = tend_problems_[static_cast<int>(log.kind())];
+    if (!status && !pg::extension_exists()) return;
     if (!status && problem != status.error().message)
         pg::log(WARNING, "pgmqtt store could not truncate its queue, which grows; it tries again",
                 status.error());
@@ -261,39 +271,29 @@ void Store::say_what_is_written() {
 void Store::not_written(const pg::Error& error) {
     session_changes_.may_be_repeated();  // who knows what became of a commit that was interrupted
     if (inherited_) forget_batches();
-    failed(error);
-}
-
-void Store::failed(const pg::Error& error) {
-    if (retry_delay_.count() == 0) {
-        pg::Error told = error;
-        if (error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE) told.detail = lock_holders();
-        pg::log(WARNING, "pgmqtt store could not write; acknowledgements are withheld until it can",
-                told);
-        retry_delay_ = kFirstRetry;
-    } else {
-        retry_delay_ = std::min(retry_delay_ * 2, kLastRetry);
-    }
-    retry_at_ = Clock::now() + retry_delay_;
+    writing_.failed(error);
 }
 
 template <class Table>
 void Store::fetch(Handover<Table>& handover) {
     if (!link_.connected() || !handover.has_work()) return;
-    if (Clock::now() < std::max(retry_at_, handover.retry_at())) return;
+    if (Clock::now() < std::max(hearing_.retry_at(), handover.retry_at())) return;
     pg::Status status = handover.fetch(link_);
-    if (!status) failed(status.error());
+    if (status)
+        hearing_.over();
+    else
+        hearing_.failed(status.error());
 }
 
 long Store::timeout_ms() const {
     Clock::time_point when = due_at();
     if (link_.connected() && outbox_.has_work())
-        when = std::min(when, std::max(retry_at_, outbox_.retry_at()));
+        when = std::min(when, std::max(hearing_.retry_at(), outbox_.retry_at()));
     if (link_.connected() && commands_.has_work())
-        when = std::min(when, std::max(retry_at_, commands_.retry_at()));
+        when = std::min(when, std::max(hearing_.retry_at(), commands_.retry_at()));
     if (logged_.wants_care() || unlogged_.wants_care()) when = std::min(when, tend_at_);
-    if (!logged_.loaded() || !unlogged_.loaded()) when = std::min(when, retry_at_);
-    if (fetches_.pending() && retry_at_ > Clock::now()) when = std::min(when, retry_at_);
+    if (!logged_.loaded() || !unlogged_.loaded()) when = std::min(when, writing_.retry_at());
+    if (fetches_.pending() && reading_.lasts()) when = std::min(when, reading_.retry_at());
     if (when == Clock::time_point::max()) return -1;
     auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count();
     return std::max<long>(0, static_cast<long>(left));

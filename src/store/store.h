@@ -22,6 +22,7 @@
 #include "store/queue_log.h"
 #include "store/retained.h"
 #include "store/sessions.h"
+#include "store/trouble.h"
 
 namespace pgmqtt::store {
 
@@ -48,14 +49,13 @@ class Store {
     bool due() const;
     pg::CommitWait awaited(const broker::SessionNetEffect& net) const;
     pg::Status write(const broker::SessionNetEffect& net);
+    void lock_tables(const broker::SessionNetEffect& net);  // in a transaction; may raise
     void write_cycle();
     void written(const broker::SessionNetEffect& net);
     void answer_fetches();
     void tend_logs();
     void tend(QueueLog& log);
-    void recovered();
     void not_written(const pg::Error& error);
-    void failed(const pg::Error& error);
     template <class Table>
     void fetch(Handover<Table>& handover);
 
@@ -86,8 +86,9 @@ class Store {
     size_t records_ = 0;                               // in batches_
     Clock::time_point tend_at_{};                      // after a log could not be truncated
     std::string tend_problems_[std::size(kLogKinds)];  // told already
-    Clock::time_point retry_at_{};
-    std::chrono::milliseconds retry_delay_{0};
+    Trouble writing_{"write", "acknowledgements are withheld until it can"};
+    Trouble reading_{"read messages", "clients do not get what is queued for them until it can"};
+    Trouble hearing_{"read what SQL publishes or asks for", "it is held up until it can"};
 };
 
 }  // namespace pgmqtt::store

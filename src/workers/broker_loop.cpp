@@ -10,11 +10,14 @@ extern "C" {
 #include <cstring>
 
 #include "auth/password.h"
+#include "pg/extension.h"
 #include "pg/failpoint.h"
 #include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "sink/definition.h"
+#include "store/blockers.h"
+#include "store/commands.h"
 #include "store/durability_rules.h"
 #include "store/retained.h"
 #include "store/session_load.h"
@@ -72,10 +75,10 @@ bool BrokerLoop::start(const std::function<bool()>& wait) {
     if (!wait_for_store(wait)) return false;
     pg::failpoint(pg::Failpoint::kBrokerLoad);
     now_ = base::read_clocks();
-    pg::value_or_throw(store::load_retained(
-        [this](const broker::MessageView& message) { broker_.load_retained(message, now_); }));
-    load_sessions();
-    load_routes();
+    bool loaded = load_patiently(wait, [this] { return load_retained(); }) &&
+                  load_patiently(wait, [this] { return load_sessions(); }) &&
+                  load_patiently(wait, [this] { return try_load_routes(); });
+    if (!loaded) return false;
     pg::shared()->broker_started_at.store(GetCurrentTimestamp());
     try_listen();
     return true;
@@ -95,10 +98,37 @@ bool BrokerLoop::wait_for_store(const std::function<bool()>& wait) {
     return true;
 }
 
-void BrokerLoop::load_sessions() {
-    pg::value_or_throw(store::load_sessions(
-        [this](const broker::StoreRecord& record) { broker_.load(record, now_); }));
+// A table that somebody has locked is tried again: nothing was taken over before the locks were
+// there. So we do not stand in the way of DROP EXTENSION, which takes its locks one by one.
+template <class Load>
+bool BrokerLoop::load_patiently(const std::function<bool()>& wait, Load load) {
+    auto complain_at = std::chrono::steady_clock::now() + kStorePatience;
+    for (;;) {
+        pg::Status status = load();
+        if (status) return true;
+        if (!pg::extension_exists()) return false;
+        if (status.error().sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
+            throw pg::Raised(std::move(status.error()));
+        if (std::chrono::steady_clock::now() >= complain_at) {
+            pg::log(LOG, "pgmqtt broker waits for a lock before it listens", store::lock_holders());
+            complain_at = base::kNever;
+        }
+        if (!wait()) return false;
+    }
+}
+
+pg::Status BrokerLoop::load_retained() {
+    return store::load_retained(
+        [this](const broker::MessageView& message) { broker_.load_retained(message, now_); });
+}
+
+pg::Status BrokerLoop::load_sessions() {
+    pg::Status status = store::load_sessions(
+        [this](const broker::StoreRecord& record) { broker_.load(record, now_); });
+    if (!status) return status;
     broker_.loaded(now_);
+    return store::load_commands(
+        [this](const broker::CommandRecord& command) { broker_.load(command, now_); });
 }
 
 void BrokerLoop::configure() {
@@ -117,17 +147,25 @@ void BrokerLoop::load_routes() {
     pg::shared()->broker_configuration.store(configuration, std::memory_order_release);
 }
 
-void BrokerLoop::follow_routes() {
-    if (pg::shared()->configuration == routes_seen_ || now_.mono < retry_routes_at_) return;
+pg::Status BrokerLoop::try_load_routes() {
     try {
         load_routes();
-        retry_routes_at_ = {};
+        return base::Done{};
     } catch (const pg::Raised& raised) {
-        if (retry_routes_at_ == base::MonoTime{})
-            pg::log(WARNING, "pgmqtt broker could not load sinks and durability rules",
-                    raised.error());
-        retry_routes_at_ = now_.mono + kRoutesRetry;
+        return base::fail(raised.error());
     }
+}
+
+void BrokerLoop::follow_routes() {
+    if (pg::shared()->configuration == routes_seen_ || now_.mono < retry_routes_at_) return;
+    pg::Status status = try_load_routes();
+    if (status) {
+        retry_routes_at_ = {};
+        return;
+    }
+    if (retry_routes_at_ == base::MonoTime{} && pg::extension_exists())
+        pg::log(WARNING, "pgmqtt broker could not load sinks and durability rules", status.error());
+    retry_routes_at_ = now_.mono + kRoutesRetry;
 }
 
 // A port in use is one log line and another try, never a crash loop.
@@ -196,7 +234,7 @@ void BrokerLoop::receive_store() {
                 broker_.publish(broker::PublishSource::kOutbox, batch.number(), batch, now_);
                 break;
             case BatchKind::kCommand:
-                carry_out(batch);
+                broker_.carry_out(batch, now_);
                 break;
             default:
                 break;
@@ -207,17 +245,6 @@ void BrokerLoop::receive_store() {
 void BrokerLoop::move(BatchReader& records) {
     broker::MoveRecord record;
     while (records.next(record)) broker_.move(record, now_);
-}
-
-void BrokerLoop::carry_out(BatchReader& commands) {
-    broker::CommandRecord command;
-    while (commands.next(command)) {
-        if (command.action == broker::CommandAction::kDisconnect)
-            broker_.disconnect_client(command.client_id, command.reason, now_);
-        else
-            broker_.delete_session(command.client_id, now_);
-    }
-    commands_done_.push_back(commands.number());
 }
 
 void BrokerLoop::receive_sink() {
@@ -266,9 +293,8 @@ void BrokerLoop::carry_out_turn() {
         cdc_.send(broker::batch_done(BatchKind::kPublishDone, number));
     for (uint64_t number : turn.outbox_done)
         store_.send(broker::batch_done(BatchKind::kPublishDone, number));
-    for (uint64_t number : commands_done_)
+    for (uint64_t number : turn.commands_done)
         store_.send(broker::batch_done(BatchKind::kCommandDone, number));
-    commands_done_.clear();
     for (base::ConnectionId id : turn.dirty) server_.flush(id, *this);
     for (const broker::CloseRequest& request : turn.close) {
         if (!request.reason.empty() && pg::settings.log_connections)
@@ -320,7 +346,8 @@ void BrokerLoop::shut_down(pg::WaitSet& wait) {
     pg::shared()->broker_leaving.store(true);
     now_ = base::read_clocks();
     // First what was received is stored and acknowledged, then everybody is told to go.
-    while (!queues_are_empty() && std::chrono::steady_clock::now() < deadline) {
+    while (!queues_are_empty() && pg::extension_exists() &&
+           std::chrono::steady_clock::now() < deadline) {
         now_ = base::read_clocks();
         receive_from_workers();
         carry_out_turn();

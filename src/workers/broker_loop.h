@@ -12,6 +12,7 @@
 
 #include "broker/broker.h"
 #include "net/server.h"
+#include "pg/guard.h"
 #include "pg/queue.h"
 #include "pg/wait.h"
 #include "workers/backend_answers.h"
@@ -52,14 +53,17 @@ class BrokerLoop final : private net::Handler {
     void on_refused(size_t count, const std::string& reason) override;
 
     bool wait_for_store(const std::function<bool()>& wait);
-    void load_sessions();
+    template <class Load>
+    bool load_patiently(const std::function<bool()>& wait, Load load);
+    pg::Status load_retained();
+    pg::Status load_sessions();
     void load_routes();
+    pg::Status try_load_routes();
     void follow_routes();
     void try_listen();
     void receive_from_workers();
     void receive_store();
     void move(broker::BatchReader& records);
-    void carry_out(broker::BatchReader& commands);
     void receive_sink();
     void receive_cdc();
     void authenticate_some();
@@ -73,8 +77,6 @@ class BrokerLoop final : private net::Handler {
     pg::Link store_;
     pg::Link sink_;
     pg::Link cdc_;
-    // Numbers of batches, to be sent behind what came of them.
-    std::vector<uint64_t> commands_done_;
     uint64_t store_sent_ = 0;  // number of the last batch
     uint64_t store_done_ = 0;
     uint32_t store_epoch_ = 0;

@@ -6,6 +6,7 @@ extern "C" {
 #include <pgstat.h>
 }
 
+#include "pg/extension.h"
 #include "workers/broker_loop.h"
 #include "workers/main.h"
 
@@ -25,7 +26,7 @@ void run_broker(Datum) {
         BrokerLoop loop;
         pg::WaitSet wait;
         wait.add_descriptor(loop.poll_fd());
-        auto wanted = [&process] { return !process.stopping() && process.extension_exists(); };
+        auto wanted = [&process] { return !process.stopping() && pg::extension_exists(); };
         bool started = loop.start([&] {
             wait.wait(kStartPollMs, PG_WAIT_EXTENSION);
             process.housekeeping();

@@ -2,6 +2,7 @@
 #include "pg/worker.h"
 
 #include "cdc/stream.h"
+#include "pg/extension.h"
 #include "pg/guard.h"
 #include "workers/main.h"
 
@@ -10,7 +11,7 @@ namespace pgmqtt::workers {
 namespace {
 
 void stream_changes(pg::WorkerProcess& process, pg::WaitSet& wait) {
-    auto wanted = [&] { return !process.stopping() && process.extension_exists(); };
+    auto wanted = [&] { return !process.stopping() && pg::extension_exists(); };
     bool reloaded = false;
     cdc::Stream stream([&](long wait_ms) {
         if (wait_ms > 0) wait.wait(wait_ms, PG_WAIT_EXTENSION);

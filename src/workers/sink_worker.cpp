@@ -5,6 +5,7 @@ extern "C" {
 #include <pgstat.h>
 }
 
+#include "pg/extension.h"
 #include "pg/guard.h"
 #include "pg/log.h"
 #include "sink/sinks.h"
@@ -17,7 +18,7 @@ void run_sink(Datum) {
     pg::WaitSet wait;
     while (process.wait_for_extension(wait)) {
         sink::Sinks sinks;
-        while (!process.stopping() && process.extension_exists()) {
+        while (!process.stopping() && pg::extension_exists()) {
             sinks.turn();
             wait.wait(sinks.timeout_ms(), PG_WAIT_EXTENSION);
             process.housekeeping();

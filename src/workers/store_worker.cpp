@@ -8,6 +8,7 @@ extern "C" {
 #include <algorithm>
 #include <chrono>
 
+#include "pg/extension.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "store/store.h"
@@ -50,12 +51,12 @@ void run_store(Datum) {
     pg::WaitSet wait;
     while (process.wait_for_extension(wait)) {
         store::Store store;
-        while (!process.stopping() && process.extension_exists()) {
+        while (!process.stopping() && pg::extension_exists()) {
             store.turn();
             wait.wait(store.timeout_ms(), PG_WAIT_EXTENSION);
             process.housekeeping();
         }
-        if (process.stopping() && process.extension_exists()) outlast_broker(store, process, wait);
+        if (process.stopping() && pg::extension_exists()) outlast_broker(store, process, wait);
     }
     process.exit();
 }

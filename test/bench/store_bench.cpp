@@ -76,8 +76,10 @@ class Meter {
 void cycle(store::QueueLog& log, const broker::SessionChanges& changes) {
     broker::SessionNetEffect net = changes.net_effect();
     log.prepare(net, false);
-    pg::value_or_throw(
-        pg::transaction({.wait = pg::CommitWait::kNothing}, [&log] { log.write(); }));
+    pg::value_or_throw(pg::transaction({.wait = pg::CommitWait::kNothing}, [&log] {
+        log.lock();
+        log.write();
+    }));
     log.written(net);
     while (log.has_drained()) pg::value_or_throw(log.truncate());
 }

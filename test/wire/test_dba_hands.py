@@ -188,8 +188,8 @@ def test_a_lock_on_what_sql_says_delays_only_that(new_server, topic, table):
     lock.start()
     server.wait_for(lambda: server.psql("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1",
                     "the locker waits for the sender")
-    sender.commit()
-    sender.close()
+    commit = threading.Thread(target=sender.commit)  # waits until the commands are carried out
+    commit.start()
     lock.join()  # before the store worker, which has something to read now
     for number in range(200):
         publisher.send(publish_frame(f"{topic}/queued/one", str(number), 1, packet_id=1))
@@ -197,6 +197,8 @@ def test_a_lock_on_what_sql_says_delays_only_that(new_server, topic, table):
     holder = f"Process {locker.info.backend_pid} holds AccessExclusiveLock on pgmqtt.{table}"
     server.wait_for(lambda: holder in server.log_text(), "the holder is named")
     locker.close()
+    commit.join()
+    sender.close()
     publisher.close()
     assert sorted(take(server, "first", 201)) == sorted([*range(200), 107])
     assert server.log_text().count("WARNING") == 1

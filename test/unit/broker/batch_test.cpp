@@ -212,12 +212,16 @@ TEST(BatchTest, FetchesAndMovesComeBack) {
 
 TEST(BatchTest, CommandsComeBack) {
     BatchWriter writer(BatchKind::kCommand);
-    writer.add(CommandRecord{CommandAction::kDisconnect, "c", mqtt::ReasonCode::kServerBusy});
-    writer.add(CommandRecord{CommandAction::kDeleteSession, "d"});
+    base::WallTime at{std::chrono::seconds(5)};
+    writer.add(
+        CommandRecord{9, CommandAction::kDisconnect, "c", mqtt::ReasonCode::kServerBusy, at});
+    writer.add(CommandRecord{.action = CommandAction::kDeleteSession, .client_id = "d"});
     Exact bytes(writer.finish(2));
     BatchReader reader(bytes.view());
     CommandRecord record;
     ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record.id, 9u);
+    EXPECT_EQ(record.given_at, at);
     EXPECT_EQ(record.action, CommandAction::kDisconnect);
     EXPECT_EQ(record.client_id, "c");
     EXPECT_EQ(record.reason, mqtt::ReasonCode::kServerBusy);

@@ -347,6 +347,7 @@ class BrokerTest : public ::testing::Test {
     void keep_batches(Turn& turn) {
         for (uint64_t number : turn.publishes_done) publishes_done_.push_back(number);
         for (uint64_t number : turn.outbox_done) outbox_done_.push_back(number);
+        for (uint64_t number : turn.commands_done) commands_done_.push_back(number);
         for (const LogLine& line : turn.log) log_.push_back(line.text);
         if (!turn.store.empty()) {
             uint64_t number = broker_->store_batch();
@@ -418,6 +419,7 @@ class BrokerTest : public ::testing::Test {
     std::vector<SunkRecord> sunk_;
     std::vector<uint64_t> publishes_done_;
     std::vector<uint64_t> outbox_done_;
+    std::vector<uint64_t> commands_done_;
     std::vector<std::string> log_;
 };
 }  // namespace pgmqtt::broker
