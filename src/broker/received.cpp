@@ -1,5 +1,6 @@
 // Bytes to frames, frames to packets, packets to the file that is named after them.
 #include <algorithm>
+#include <chrono>
 
 #include "broker/log_text.h"
 #include "broker/state.h"
@@ -11,6 +12,9 @@ namespace {
 // Room for the five longest strings a CONNECT can hold and some properties: what a stranger may
 // make us keep before we know him.
 constexpr uint32_t kMaxConnectPacket = 384 << 10;
+
+// Between the fixed header of a CONNECT that is refused and its protocol version.
+constexpr std::chrono::seconds kVersionPatience{1};
 
 constexpr unsigned kTypeShift = 4;
 
@@ -64,13 +68,17 @@ void Broker::State::note_life(Connection& c, size_t consumed, size_t unfinished)
     c.unfinished = unfinished;
 }
 
-// A CONNECT that is too large is told so if it is one of 5.0, whose first bytes say that.
+// A CONNECT that is too large is told so if it is one of 5.0, whose first bytes say that. Nothing
+// else of it is waited for, and for those not as long as for a CONNECT that may be taken.
 void Broker::State::refuse_bad_frame(Connection& c, const mqtt::Frame& frame,
                                      const mqtt::DecodeError& error) {
     constexpr ByteView kVersion5("\0\4MQTT\5", 7);
     if (error.reason == ReasonCode::kPacketTooLarge) {
         ByteView said = frame.body.substr(0, kVersion5.size());
-        if (said.size() < kVersion5.size()) return;  // the next bytes will
+        if (said.size() < kVersion5.size() && kVersion5.starts_with(said)) {
+            c.connect_deadline = std::min(c.connect_deadline, now_.mono + kVersionPatience);
+            return arm(c);
+        }
         if (said == kVersion5) {
             c.version = Version::k5;
             return refuse_connect(c, error.reason, error.detail);

@@ -312,6 +312,30 @@ TEST_F(ConnectTest, TooLargeAConnectIsToldSoAsFarAsItsVersionKnowsHow) {
     }
 }
 
+// What is too large is not waited for, nor is anything of it kept: at most what says the version.
+TEST_F(ConnectTest, TooLargeAConnectHoldsNoPlace) {
+    constexpr ByteView kHeader("\x10\xff\xff\xff\x7f");
+    for (ByteView beginning : {ByteView(), ByteView("\0", 1), ByteView("\0\4MQT", 5)}) {
+        Client& client = accept(Version::k5);
+        client.send_bytes(kHeader);
+        advance(500ms);
+        client.send_bytes(beginning);
+        ASSERT_FALSE(client.closed());
+        advance(499ms);
+        ASSERT_FALSE(client.closed());
+        advance(1ms);
+        EXPECT_TRUE(client.closed());
+        EXPECT_TRUE(client.nothing());
+    }
+    for (ByteView other : {ByteView("x"), ByteView("\0\4MQTT\4", 7), ByteView("\0\6MQ", 4)}) {
+        Client& client = accept(Version::k5);
+        client.send_bytes(kHeader);
+        client.send_bytes(other);
+        EXPECT_TRUE(client.closed());
+        EXPECT_TRUE(client.nothing());
+    }
+}
+
 TEST_F(ConnectTest, KeepAliveZeroNeverTimesOut) {
     Client& client = connect("c");
     advance(std::chrono::hours(1000));
