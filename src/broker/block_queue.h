@@ -25,6 +25,7 @@ class BlockQueue {
 
     // Not of an empty queue.
     T& front() { return blocks_.front()->items.front(); }
+    T& back() { return blocks_.back()->items.back(); }
 
     // Of one near the front: it costs as much as there are blocks before it.
     T& operator[](size_t index) {
@@ -105,6 +106,16 @@ class BlockQueue {
             if (j < items.size()) return &items[j];
         }
         return !empty() && i < blocks_.size() ? &blocks_[i]->items.front() : nullptr;
+    }
+
+    // Its index; the size of the queue: none. For take(), which costs as much.
+    template <class Below>
+    size_t find_index(Below is_below) {
+        size_t block = count_blocks(is_below);
+        if (block == 0) return 0;
+        size_t index = blocks_[block - 1]->items.find_first(is_below);
+        for (size_t i = 0; i + 1 < block; ++i) index += blocks_[i]->items.size();
+        return index;
     }
 
     // When expire() may find something: not later than the first deadline, and earlier only when

@@ -30,8 +30,10 @@ struct Delivery {
     bool published_retain = false;
     std::vector<uint32_t> identifiers{};
     uint64_t sequence = 0;  // 0: gets one when it enters the window
-    uint64_t batch = 0;     // of the store; it does not leave before that is stored
-    uint64_t share = 0;     // ShareGroup::id, when it is for one of a group; forgotten by a restart
+    // In a queue, which is sorted by it: its sequence; without one, that of the one before it.
+    uint64_t order = 0;
+    uint64_t batch = 0;  // of the store; it does not leave before that is stored
+    uint64_t share = 0;  // ShareGroup::id, when it is for one of a group; forgotten by a restart
     // Of the message, which may not be here.
     uint32_t bytes = 0;
     base::MonoTime expires = base::kNever;

@@ -62,6 +62,12 @@ Delivery* InflightWindow::next_unsent() {
     return sent_ < publishes_.size() ? &publishes_[sent_] : nullptr;
 }
 
+size_t InflightWindow::find(uint64_t sequence) const {
+    size_t i = publishes_.find_first(
+        [sequence](const Delivery& delivery) { return delivery.sequence < sequence; });
+    return i < publishes_.size() && publishes_[i].sequence == sequence ? i : kNone;
+}
+
 size_t InflightWindow::find_sent(uint16_t id) {
     for (size_t i = 0; i < sent_; ++i) {
         if (identifier(publishes_[i].sequence) == id) return i;

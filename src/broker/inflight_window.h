@@ -55,6 +55,8 @@ class InflightWindow {
     Delivery take_unsent() { return publishes_.take(sent_); }
     Delivery take_unsent(size_t index) { return publishes_.take(index); }
 
+    // Index of the PUBLISH with this sequence, or kNone: they are in its order.
+    size_t find(uint64_t sequence) const;
     // Index of the sent PUBLISH with this identifier, or kNone.
     size_t find_sent(uint16_t id);
     Delivery& publish(size_t index) { return publishes_[index]; }

@@ -179,13 +179,10 @@ uint32_t Broker::State::move_ref(Moving& moving, const MoveRef& ref) {
         entry->message_id = delivery.stored.id;
         return bytes;
     }
-    for (size_t i = 0; i < session->queue.size(); ++i) {
-        if (session->queue[i].sequence == ref.sequence) return move_delivery(session->queue[i]);
-    }
+    if (Delivery* delivery = find_near(*session, ref.sequence)) return move_delivery(*delivery);
     InflightWindow& window = session->window;
-    for (size_t i = 0; i < window.publish_count(); ++i) {
-        if (window.publish(i).sequence == ref.sequence) return move_delivery(window.publish(i));
-    }
+    if (size_t i = window.find(ref.sequence); i != InflightWindow::kNone)
+        return move_delivery(window.publish(i));
     for (size_t i = 0; i < window.release_count(); ++i) {
         Release& release = window.release(i);
         if (release.sequence != ref.sequence || release.stored.id != ref.message_id) continue;

@@ -38,9 +38,24 @@ void Broker::State::push_queue(Session& session, Delivery delivery) {
     if (delivery.qos == Qos::k0) ++session.queued_qos0;
     if (delivery.is_missing()) session.incomplete = true;
     uint32_t bytes = delivery.bytes;
+    base::MonoTime at = append(session, std::move(delivery));
+    count_queued(session, bytes, at);
+}
+
+// To what is near; returns when it expires.
+base::MonoTime Broker::State::append(Session& session, Delivery delivery) {
+    uint64_t before = session.queue.empty() ? 0 : session.queue.back().order;
+    delivery.order = delivery.sequence != 0 ? delivery.sequence : before;
     base::MonoTime at = deadline(delivery);
     session.queue.push_back(std::move(delivery), at);
-    count_queued(session, bytes, at);
+    return at;
+}
+
+// Of what is near and has a sequence; null: none.
+Delivery* Broker::State::find_near(Session& session, uint64_t sequence) {
+    Delivery* found = session.queue.find_first(
+        [sequence](const Delivery& other) { return other.order < sequence; });
+    return found != nullptr && found->sequence == sequence ? found : nullptr;
 }
 
 void Broker::State::push_far(Session& session, const Delivery& delivery) {

@@ -157,6 +157,7 @@ TEST_F(BlockQueueTest, LosesAndMisordersNothing) {
                 size_t i = random() % std::min<size_t>(model.size(), 1000);
                 ASSERT_EQ(queue_[i].number, model[i].number);
                 ASSERT_EQ(queue_.find_first(number_below(model[i].number)), &queue_[i]);
+                ASSERT_EQ(queue_.find_index(number_below(model[i].number)), i);
                 ASSERT_EQ(queue_.take(i).number, model[i].number);
                 model.erase(model.begin() + static_cast<std::ptrdiff_t>(i));
                 break;
@@ -184,6 +185,22 @@ TEST_F(BlockQueueTest, LosesAndMisordersNothing) {
     for (size_t j = 0; j < rest.size(); ++j) EXPECT_EQ(rest[j].number, model[j].number);
     EXPECT_TRUE(queue_.empty());
     EXPECT_EQ(queue_.next_expiry(), base::kNever);
+}
+
+// As for each message of a drain, however long the queue.
+TEST_F(BlockQueueTest, LooksAtFewToFindOne) {
+    constexpr uint64_t kItems = 100000;
+    for (uint64_t i = 0; i < kItems; ++i) queue_.push_back({.number = i}, base::kNever);
+    for (uint64_t wanted = 0; wanted < kItems; wanted += 997) {
+        int looks = 0;
+        auto is_below = [&](const Item& item) {
+            ++looks;
+            return item.number < wanted;
+        };
+        ASSERT_EQ(queue_.find_first(is_below)->number, wanted);
+        ASSERT_EQ(queue_.find_index(is_below), wanted);
+        ASSERT_LE(looks, 2 * 18);
+    }
 }
 
 }  // namespace

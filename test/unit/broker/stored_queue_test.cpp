@@ -94,6 +94,30 @@ TEST_F(StoredQueueTest, ComesBackInOrderAsTheClientTakesIt) {
     expect_nothing_left();
 }
 
+// What is not stored has no number, and stands between what is looked for by its own.
+TEST_F(StoredQueueTest, QoS0InBetweenHidesNothing) {
+    away("s");
+    Payloads sent = publish_many(0, 100);
+    auto_fetch_ = false;
+    Client& client = resume("s", persistent());
+    Payloads got;
+    int zeros = 0;
+    for (int i = 0; !(unfetched_.empty() && counters().queued == 0) && i < 1000; ++i) {
+        if (i < 50) publisher_->publish("t", "zero", Qos::k0);
+        fetch_some(1);
+        run();
+        for (std::string& payload : client.payloads()) {
+            if (payload == "zero")
+                ++zeros;
+            else
+                got.push_back(std::move(payload));
+        }
+    }
+    EXPECT_EQ(got, sent);
+    EXPECT_EQ(zeros, 50);
+    expect_nothing_left();
+}
+
 TEST_F(StoredQueueTest, WhatIsPublishedDuringADrainStandsBehindIt) {
     away("s");
     Payloads sent = publish_many(0, 30);
