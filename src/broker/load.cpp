@@ -95,6 +95,13 @@ void Broker::State::settle_loaded(Session& session) {
     arm(session);
 }
 
+void Broker::State::keep_far(Session& session, const StoredEntry& entry, base::MonoTime expires) {
+    session.far.push_back(entry, expires);
+    session.far_bytes += entry.bytes;
+    ++far_entries_;
+    count_queued(session, entry.bytes, expires);
+}
+
 // Puts the deliveries, which came in any order, where they belong.
 void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
     // What was sent when the server died nobody wrote down, but for QoS 2 that may expire. Of a
@@ -118,10 +125,7 @@ void Broker::State::settle_loaded_queue(Session& session, bool was_connected) {
         bool sent = entry.may_be_sent || was_connected;
         if (!sent && !entry.released && expires > now_.mono) {  // nearly all
             in_window = false;
-            session.far.push_back(entry, expires);
-            session.far_bytes += entry.bytes;
-            ++far_entries_;
-            count_queued(session, entry.bytes, expires);
+            keep_far(session, entry, expires);
             continue;
         }
         Delivery delivery = delivery_of(session, entry);

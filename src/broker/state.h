@@ -337,6 +337,7 @@ class Broker::State {
     void load_subscription(Session& session, const StoredSubscription& stored);
     void load_delivery(Session& session, const StoreRecord& record);
     void settle_loaded(Session& session);
+    void keep_far(Session& session, const StoredEntry& entry, base::MonoTime expires);
     void settle_loaded_queue(Session& session, bool was_connected);
 
     // --- will.cpp
