@@ -10,7 +10,6 @@ extern "C" {
 #include "pg/append_table.h"
 #include "pg/extension.h"
 #include "pg/failpoint.h"
-#include "pg/log.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
 #include "pg/transaction.h"
@@ -233,12 +232,11 @@ void Store::tend(QueueLog& log) {
     pg::Status status = base::Done{};
     if (log.in_doubt()) status = log.load();
     if (status && log.has_drained()) status = log.truncate();
-    std::string& problem = tend_problems_[static_cast<int>(log.kind())];
-    if (!status && !pg::extension_exists()) return;
-    if (!status && problem != status.error().message)
-        pg::log(WARNING, "pgmqtt store could not truncate its queue, which grows; it tries again",
-                status.error());
-    problem = status ? std::string() : status.error().message;
+    Trouble& trouble = tending_[static_cast<int>(log.kind())];
+    if (status)
+        trouble.over();
+    else
+        trouble.failed(status.error());
     if (!status || log.in_doubt() || log.has_drained()) tend_at_ = Clock::now() + kTendRetry;
     uint64_t up_to = log.wants_moved();
     if (up_to == 0 || !link_.connected() || inherited_) return;

@@ -83,9 +83,11 @@ class Store {
     static constexpr size_t kLittle = 8;
     base::Pace pace_{1000};
     base::Pace pace_of_little_{100000};
-    size_t records_ = 0;                               // in batches_
-    Clock::time_point tend_at_{};                      // after a log could not be truncated
-    std::string tend_problems_[std::size(kLogKinds)];  // told already
+    size_t records_ = 0;           // in batches_
+    Clock::time_point tend_at_{};  // after a log could not be truncated
+    Trouble tending_[std::size(kLogKinds)] = {
+        {"truncate its queue", "which grows until it can"},
+        {"truncate its unlogged queue", "which grows until it can"}};
     Trouble writing_{"write", "acknowledgements are withheld until it can"};
     Trouble reading_{"read messages", "clients do not get what is queued for them until it can"};
     Trouble hearing_{"read what SQL publishes or asks for", "it is held up until it can"};
