@@ -163,6 +163,32 @@ def test_a_drop_that_is_rolled_back_loses_nothing(new_server):
     assert set(load.acknowledged) <= set(got)
 
 
+@pytest.mark.parametrize("table", ["retained_message", "session", "queue_3", "sink"])
+@pytest.mark.parametrize("end", ["ROLLBACK", "DROP EXTENSION pgmqtt; COMMIT"])
+def test_a_broker_that_starts_gives_way(new_server, table, end):
+    """It waits for who has locked what it loads, and is quiet when that goes away."""
+    server = new_server().start()
+    set_up(server)
+    before = len(server.log_text())
+    locker = server.connect()
+    locker.cursor().execute(f"BEGIN; LOCK TABLE pgmqtt.{table}")
+    started = server.worker_pid("pgmqtt broker")
+    server.psql(f"SELECT pg_terminate_backend({started})")
+    server.wait_for(lambda: server.worker_pid("pgmqtt broker") not in (None, started), "a new one")
+    waits = "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) " \
+            "WHERE backend_type = 'pgmqtt broker' AND NOT granted"
+    server.wait_for(lambda: server.psql(waits) == "1", "it waits for the lock")
+    locker.cursor().execute(end)
+    if end == "ROLLBACK":
+        server.wait_listening()
+        with RawClient(server.mqtt_port) as client:
+            assert client.connect("away", clean=False,
+                                  properties={"session_expiry_interval": 3600}).session_present
+    else:
+        server.wait_for(lambda: GONE in server.log_text()[before:], "one line says so", 5)
+    assert not complaints(server.log_text()[before:]), server.log_text()[before:]
+
+
 def test_an_extension_that_comes_back_at_once_begins_anew(new_server):
     """Dropped and created in one transaction it is another one: nothing of the first is known."""
     server = new_server().start()
