@@ -27,6 +27,7 @@ extern "C" {
 #include "pg/properties.h"
 #include "pg/settings.h"
 #include "pg/shared.h"
+#include "pg/table_owner.h"
 
 namespace pgmqtt {
 namespace {
@@ -47,12 +48,7 @@ uint64 execute_as_owner(SPIPlanPtr& plan, const char* sql, int count, Oid* types
     Oid role;
     int context;
     GetUserIdAndSecContext(&role, &context);
-    Oid outbox = get_relname_relid("outbox", get_namespace_oid("pgmqtt", false));
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(outbox));
-    if (!HeapTupleIsValid(tuple)) elog(ERROR, "relation pgmqtt.outbox does not exist");
-    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
+    SetUserIdAndSecContext(pg::table_owner("outbox"), context | SECURITY_LOCAL_USERID_CHANGE);
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "could not connect to SPI");
     if (plan == nullptr) {
         SPIPlanPtr prepared = SPI_prepare(sql, count, types);

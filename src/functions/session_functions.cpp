@@ -3,13 +3,8 @@
 #include "pg/backend.h"
 
 extern "C" {
-#include <access/htup_details.h>
-#include <catalog/namespace.h>
-#include <catalog/pg_class.h>
 #include <catalog/pg_type_d.h>
 #include <executor/spi.h>
-#include <utils/lsyscache.h>
-#include <utils/syscache.h>
 }
 
 #include "broker/batch.h"
@@ -17,7 +12,7 @@ extern "C" {
 #include "pg/follow.h"
 #include "pg/guard.h"
 #include "pg/shared.h"
-#include "pg/transaction.h"
+#include "pg/table_owner.h"
 
 namespace pgmqtt {
 namespace {
@@ -25,19 +20,6 @@ namespace {
 using broker::CommandAction;
 
 constexpr int kMaxClientIdBytes = 65535;
-
-// Callers hold EXECUTE on the functions, nothing on the table. An ERROR leaves through the
-// transaction's abort, which restores the role.
-Oid owner_of_commands() {
-    Oid table = get_relname_relid("command", get_namespace_oid("pgmqtt", false));
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    if (!HeapTupleIsValid(tuple))
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                        errmsg("relation \"pgmqtt.command\" does not exist")));
-    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    return owner;
-}
 
 // Within a guard; may raise.
 void give_command(CommandAction action, Datum client_id, int reason) {
@@ -48,7 +30,7 @@ void give_command(CommandAction action, Datum client_id, int reason) {
     if (utf8.empty() || utf8.size() > kMaxClientIdBytes)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("client_id must have 1 to %d bytes", kMaxClientIdBytes)));
-    pg::ActAs saved = pg::act_as(owner_of_commands(), "pg_catalog, pg_temp");
+    pg::ActAs saved = pg::act_as_table_owner("command");
     if (SPI_connect() != SPI_OK_CONNECT) elog(ERROR, "could not connect to SPI");
     Oid types[] = {INT2OID, BYTEAOID, INT2OID};
     Datum values[] = {Int16GetDatum(static_cast<int16>(action)), pg::bytea_datum(utf8),
