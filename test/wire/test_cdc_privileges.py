@@ -116,6 +116,21 @@ def test_row_level_security_that_hides_rows_is_refused(server, sub, admin, topic
     assert sub.message().payload == b"seen"
 
 
+def test_a_preview_hides_no_rows_unsaid(server, admin, topic, name):
+    """B18: it is the caller who reads the rows, and a policy may hold for him and not for the mapping."""
+    server.psql(f"INSERT INTO {name} VALUES (1, 'seen'), (2, 'hidden'); GRANT SELECT ON {name} TO {admin};"
+                f"ALTER ROLE {admin} BYPASSRLS; CREATE ROLE {name}_member LOGIN IN ROLE {admin}")
+    server.psql(add(name, f"$$'{topic}/' || new.id$$, operations => '{{insert}}'"), user=admin)
+    preview = f"SELECT count(*) FROM pgmqtt.preview_mapping('{name}'"
+    assert server.psql(f"{preview})", user=f"{name}_member") == "2", "the premise: he may"
+    server.psql(f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON {name} USING (v = 'seen')")
+    for predicate in ("", ", 'new.id = 1'"):
+        with pytest.raises(RuntimeError, match=f"(?s)42501.*hides rows from role \"{name}_member\".*HINT.*BYPASSRLS"):
+            server.psql(f"{preview}{predicate})", user=f"{name}_member")
+        assert server.psql(f"{preview}{predicate})", user=admin) == ("1" if predicate else "2")
+    assert server.psql(f"{preview})") == "2"
+
+
 WRITES = [
     ("INSERT INTO {name}_log VALUES (1)", "25006"),
     ("CREATE TEMP TABLE {name}_temp (v int)", "25006|42501"),
