@@ -246,6 +246,41 @@ def test_a_dropped_slot_is_loud_until_the_state_is_published_anew(own):
     assert own.psql("SELECT count(*) FROM pgmqtt.gap") == "0"
 
 
+def without_pgmqtt(server, sql):
+    """While no worker runs, as after a restart of which somebody forgot the library."""
+    server.configure(shared_preload_libraries=None)
+    server.stop()
+    server.start(wait=False)
+    server.wait_for(server.answers, "the server accepts connections", 60)
+    server.psql(sql)
+    server.configure(shared_preload_libraries="pgmqtt")
+    server.restart()
+
+
+DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+
+
+def test_a_mapping_that_no_slot_has_held_changes_for_has_no_gap(own):
+    """Mappings and slot went or were switched off while nobody looked; one that was on has a gap."""
+    own.psql("""CREATE TABLE t (id int PRIMARY KEY);
+        SELECT pgmqtt.add_mapping(name, 't', $$'x/' || new.id$$) FROM unnest('{a,b}'::text[]) name""")
+    without_pgmqtt(own, f"SELECT pgmqtt.drop_mapping(name) FROM pgmqtt.mappings; {DROP_SLOT}")
+    assert slots(own) == "" and own.psql("SELECT count(*) FROM pgmqtt.cdc_slot") == "1", "the premise"
+    own.psql("""SELECT pgmqtt.add_mapping('new', 't', $$'new/' || new.id$$, retain => true, operations => '{insert}');
+        INSERT INTO t VALUES (1)""")
+    own.wait_for(lambda: status(own, "new") == "streaming", "it streams")
+    own.wait_for(lambda: own.psql("SELECT count(*) FROM pgmqtt.retained") == "1", "it publishes")
+    own.psql("""SELECT pgmqtt.add_mapping(name, 't', $$name || '/' || new.id$$) FROM unnest('{a,b}'::text[]) name
+        """.replace("$$name ||", "$$'x' ||"))
+    # Off and on: with the slot there b goes on with it, a begins when there is none.
+    without_pgmqtt(own, f"""SELECT pgmqtt.alter_mapping('b', false); SELECT pgmqtt.alter_mapping('b', true);
+        SELECT pgmqtt.alter_mapping('a', false); {DROP_SLOT}; SELECT pgmqtt.alter_mapping('a', true)""")
+    own.wait_for(lambda: slots(own) != "" and status(own, "a") == "streaming", "nothing of a's is missing")
+    assert status(own, "b").startswith("gap")
+    assert status(own, "new").startswith("gap"), "it was on all the time"
+    assert own.psql("SELECT count(*) FROM pgmqtt.gap") == "2"
+
+
 def cpu_ticks(pid):
     with open(f"/proc/{pid}/stat", encoding="utf8") as file:
         return int(file.read().rsplit(")", 1)[1].split()[11])
