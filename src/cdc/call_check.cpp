@@ -155,18 +155,15 @@ void check_types(List* types, Walk& walk) {
 
 // Who owns a table has its expressions evaluated by the planner of whoever reads it, as far as
 // their arguments are constant. One who may act as the current user anyway gains nothing by that.
-bool is_trusted(Oid table) {
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    if (!HeapTupleIsValid(tuple)) return true;  // gone: so are they
-    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    return has_privs_of_role(owner, GetUserId());
-}
-
 void check_table(Oid table, Walk& walk) {
     if (table < FirstNormalObjectId || list_member_oid(walk.tables, table)) return;
     walk.tables = lappend_oid(walk.tables, table);
-    if (!is_trusted(table)) check_implied(planned_expressions(table), walk);
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+    if (!HeapTupleIsValid(tuple)) return;  // gone: so is what was attached to it
+    auto* form = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple));
+    List* trees = has_privs_of_role(form->relowner, GetUserId()) ? NIL : planned_expressions(form);
+    ReleaseSysCache(tuple);
+    check_implied(trees, walk);
 }
 
 void check_tables(Query* query, Walk& walk) {

@@ -54,18 +54,28 @@ List* domain_checks(Oid domain) {
                       domain, {Anum_pg_constraint_conbin});
 }
 
-List* planned_expressions(Oid table) {
-    List* trees = read_trees({IndexRelationId, IndexIndrelidIndexId, Anum_pg_index_indrelid}, table,
-                             {Anum_pg_index_indexprs, Anum_pg_index_indpred});
-    trees = list_concat(trees, read_trees({StatisticExtRelationId, StatisticExtRelidIndexId,
-                                           Anum_pg_statistic_ext_stxrelid},
-                                          table, {Anum_pg_statistic_ext_stxexprs}));
-    trees = list_concat(trees, read_trees({PartitionedRelationId, PartitionedRelidIndexId,
-                                           Anum_pg_partitioned_table_partrelid},
-                                          table, {Anum_pg_partitioned_table_partexprs}));
-    return list_concat(trees, read_trees({ConstraintRelationId, ConstraintRelidTypidNameIndexId,
-                                          Anum_pg_constraint_conrelid},
-                                         table, {Anum_pg_constraint_conbin}));
+// A table of many partitions is looked through with each batch: only where there may be something.
+List* planned_expressions(Form_pg_class table) {
+    List* trees = read_trees(
+        {StatisticExtRelationId, StatisticExtRelidIndexId, Anum_pg_statistic_ext_stxrelid},
+        table->oid, {Anum_pg_statistic_ext_stxexprs});
+    if (table->relhasindex) {
+        Place indexes = {IndexRelationId, IndexIndrelidIndexId, Anum_pg_index_indrelid};
+        trees = list_concat(trees, read_trees(indexes, table->oid,
+                                              {Anum_pg_index_indexprs, Anum_pg_index_indpred}));
+    }
+    if (table->relkind == RELKIND_PARTITIONED_TABLE) {
+        Place keys = {PartitionedRelationId, PartitionedRelidIndexId,
+                      Anum_pg_partitioned_table_partrelid};
+        trees =
+            list_concat(trees, read_trees(keys, table->oid, {Anum_pg_partitioned_table_partexprs}));
+    }
+    if (table->relchecks > 0) {
+        Place checks = {ConstraintRelationId, ConstraintRelidTypidNameIndexId,
+                        Anum_pg_constraint_conrelid};
+        trees = list_concat(trees, read_trees(checks, table->oid, {Anum_pg_constraint_conbin}));
+    }
+    return trees;
 }
 
 }  // namespace pgmqtt::cdc

@@ -5,6 +5,7 @@
 #include "pg/backend.h"
 
 extern "C" {
+#include <catalog/pg_class.h>
 #include <nodes/pg_list.h>
 }
 
@@ -15,8 +16,8 @@ namespace pgmqtt::cdc {
 // What a domain's own CHECKs say.
 List* domain_checks(Oid domain);
 
-// All that planning a SELECT from `table` may simplify: expressions and predicates of indexes,
+// All that planning a SELECT from this table may simplify: expressions and predicates of indexes,
 // expressions of extended statistics and of the partition key, CHECKs.
-List* planned_expressions(Oid table);
+List* planned_expressions(Form_pg_class table);
 
 }  // namespace pgmqtt::cdc
