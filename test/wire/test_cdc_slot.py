@@ -360,6 +360,38 @@ def test_a_locked_table_delays_its_changes_and_loses_none(own):
         assert json.loads(client.expect(3).payload) == {"id": 2}
 
 
+def test_a_locked_table_holds_up_others_behind_a_change_of_its_own_only(own):
+    """And no longer than its mapping is on. A table that a sub-select reads is as good as a mapped one."""
+    own.psql("""CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE w (id int);
+        SELECT pgmqtt.add_mapping('a', 't', $$'a'$$, $$new.id::text$$);
+        SELECT pgmqtt.add_mapping('b', 'u', $$'b'$$, $$new.id::text$$);
+        SELECT pgmqtt.add_mapping('c', 'w', $$'c'$$, $$new.id::text || (SELECT count(*) FROM t)$$)""")
+    locker, next_locker = own.connect(autocommit=False), own.connect(autocommit=False)
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass"
+    with RawClient(own.mqtt_port) as client:
+        client.connect()
+        client.subscribe("+", 0)
+        locker.cursor().execute("LOCK TABLE t; INSERT INTO t VALUES (1)")
+        own.psql("INSERT INTO u VALUES (1)")
+        assert client.expect(3).payload == b"1", "nobody waits for what is not committed"
+        own.psql("INSERT INTO w VALUES (5); INSERT INTO u VALUES (2)")
+        own.wait_for(lambda: status(own, "c").startswith("waiting"), "the sub-select waits")
+        client.expect_nothing_before_ping()
+        own.psql("SELECT pgmqtt.alter_mapping('c', false)")
+        assert client.expect(3).payload == b"2"
+        thread = threading.Thread(target=next_locker.cursor().execute, args=("LOCK TABLE t",))
+        thread.start()
+        own.wait_for(lambda: own.psql(waiting) == "1", "the next one waits")
+        locker.commit()
+        thread.join()
+        own.psql("INSERT INTO u VALUES (3)")
+        own.wait_for(lambda: status(own, "a") == "waiting: waiting for a lock on t", "it says so")
+        client.expect_nothing_before_ping()
+        own.psql("SELECT pgmqtt.alter_mapping('a', false)")
+        assert client.expect(3).payload == b"3"
+        next_locker.rollback()
+
+
 def resident_kb(pid):
     with open(f"/proc/{pid}/status", encoding="utf8") as file:
         return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1])
