@@ -45,7 +45,7 @@ CREATE TABLE pgmqtt.mapping (
     created_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE pgmqtt.mapping IS 'CDC mappings: committed rows to publishes. Change through pgmqtt.add_mapping and its siblings';
-COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call: those that they called when they were added; NULL: any';
+COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call, and their owners: those that they called when they were added; NULL: any';
 COMMENT ON COLUMN pgmqtt.mapping.enabled_at IS 'When the mapping was added or switched on: a replication slot that was there later (pgmqtt.cdc_slot.at) has held its changes';
 COMMENT ON COLUMN pgmqtt.mapping.had_slot IS 'Whether the replication slot was there already at that moment';
 

@@ -31,7 +31,7 @@ CallWatch* innermost_watch() {
 
 void look_at(Oid function) {
     CallWatch* watch = innermost_watch();
-    if (watch != nullptr) watch->look_at(function);
+    if (watch != nullptr && watch->user == GetUserId()) watch->look_at(function);
 }
 
 bool at_lookup(Oid function) {
@@ -87,6 +87,7 @@ uint64 type_changes() {
 
 void CallWatch::begin() {
     install();
+    user = GetUserId();
     callback = {error_context_stack, mark, this};
     error_context_stack = &callback;
 }
@@ -115,10 +116,11 @@ void CallWatch::begin_planning(const CallWatch& evaluating) {
 }
 
 void CallWatch::look_while_planning() {
-    if (planned_at == changes + table_changes) return;
-    planned_at = changes + table_changes;
+    uint64 now = changes + table_changes;
+    if (planned_at == now) return;
     check_calls(source, *calls);
     check_type_calls(row_type, *calls);
+    planned_at = now;  // not if a function that is being run catches the error
 }
 
 void CallWatch::look_at(Oid function) {

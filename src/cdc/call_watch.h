@@ -22,6 +22,7 @@ uint64 type_changes();
 struct CallWatch {
     ErrorContextCallback callback;
     Calls* calls;
+    Oid user;  // the mapping's owner: in functions that run as somebody else nothing is looked at
     Oid row_type;
     CachedPlanSource* source;  // null: none
     uint64* checked;           // type_changes() as of the last check; null: parsing, nothing is

@@ -194,15 +194,18 @@ WAITING = """CREATE TABLE {n}_other (v int);
         PERFORM pg_advisory_lock_shared(4714);
         WHILE NOT pg_try_advisory_lock_shared(4715) LOOP PERFORM pg_sleep(0.01); END LOOP;
         PERFORM count(*) FROM {n}_other;  -- a lock: what others changed is heard of
-        RETURN ''; END$f$"""
+        PERFORM {n}.other(); RETURN ''; END$f$;
+    CREATE FUNCTION {n}.other() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'"""
 
 
-@pytest.mark.parametrize("volatility,wait", [("VOLATILE", "new.id = 2"), ("IMMUTABLE", "true")],
-                         ids=["evaluated", "planned"])
+@pytest.mark.parametrize("volatility,wait", [
+    ("VOLATILE", "new.id = 2"), ("IMMUTABLE", "true"), ("IMMUTABLE SECURITY DEFINER", "true")],
+    ids=["evaluated", "planned", "planned as its owner"])
 def test_an_index_that_is_made_meanwhile(server, sub, topic, name, app, volatility, wait):
     """Between two rows of a batch; while the planner is at work, which runs what is IMMUTABLE."""
     other(app, False)
-    server.psql(WAITING.replace("{n}", name).replace("{volatility}", volatility))
+    server.psql(WAITING.replace("{n}", name).replace("{volatility}", volatility)
+                + f"; GRANT SELECT ON {name}_other TO {name}_app; ALTER FUNCTION {name}_wait OWNER TO {name}_app")
     map_it(server, topic, name, f"$${name}_wait({wait}) || (SELECT max(o.v) FROM {name}.t o WHERE o.id = new.id)$$",
            "victim")
     with server.connect().cursor() as gate:

@@ -250,6 +250,32 @@ def test_a_function_that_fits_better_later_is_not_called(server, sub, admin, top
     assert sub.message().payload == b"v"
 
 
+def test_a_function_that_somebody_else_made_anew_is_not_called(server, sub, admin, topic, name):
+    """B18: nothing keeps a function that a mapping calls from being dropped; its name is free then."""
+    server.psql(f"""
+        GRANT SELECT ON {name} TO {admin}; CREATE ROLE {name}_mallory LOGIN; CREATE ROLE {name}_ann LOGIN;
+        CREATE SCHEMA {name}_shared; GRANT USAGE, CREATE ON SCHEMA {name}_shared TO PUBLIC""")
+    label = f"""CREATE OR REPLACE FUNCTION {name}_shared.label(int) RETURNS text LANGUAGE plpgsql AS
+        $f$BEGIN RAISE LOG '% of {name};', current_user; RETURN '%'; END$f$"""
+    server.psql(label.replace("'%'", "'ann'"), user=f"{name}_ann")
+    server.psql(add(name, f"$$'{topic}/' || new.id$$, $${name}_shared.label(new.id)$$"))
+    server.psql(f"INSERT INTO {name} VALUES (1)")
+    assert sub.message().payload == b"ann"
+    server.psql(label.replace("'%'", "'ann again'"), user=f"{name}_ann")
+    server.psql(f"INSERT INTO {name} VALUES (2)")
+    assert sub.message().payload == b"ann again", "whom the mapping's owner trusted may change it"
+    server.psql(f"DROP FUNCTION {name}_shared.label", user=f"{name}_ann")
+    server.psql(label.replace("'%'", "'mallory'"), user=f"{name}_mallory")
+    ran = server.log_text().count(f"postgres of {name};")
+    server.psql(f"INSERT INTO {name} VALUES (3)")
+    wait_until_decoded(server)
+    sub.expect_nothing_before_ping()
+    assert "belonged to somebody else" in status(server, name)
+    assert server.log_text().count(f"postgres of {name};") == ran > 0, "it was never run"
+    server.psql(f"ALTER FUNCTION {name}_shared.label OWNER TO postgres; INSERT INTO {name} VALUES (4)")
+    assert sub.message().payload == b"mallory", "who may act as the mapping's owner is trusted"
+
+
 def test_a_type_change_may_call_other_functions_of_the_system(server, sub, topic, name):
     """Only functions outside of pg_catalog are held to what they were."""
     server.psql(f"CREATE TABLE {name} (id int PRIMARY KEY);"
