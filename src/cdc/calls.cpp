@@ -7,7 +7,6 @@ extern "C" {
 #include <catalog/pg_proc.h>
 #include <catalog/pg_type.h>
 #include <miscadmin.h>
-#include <utils/acl.h>
 #include <utils/array.h>
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
@@ -18,6 +17,7 @@ extern "C" {
 #include <cstring>
 
 #include "pg/datum.h"
+#include "pg/privilege.h"
 
 // Everything here may raise: plain values only.
 namespace pgmqtt::cdc {
@@ -90,8 +90,7 @@ void compare(const Calls& calls, const char* name, Oid owner) {
 }  // namespace
 
 void Calls::check(Oid function) {
-    AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
-    if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+    pg::require_execute(function, OBJECT_FUNCTION);
     apply_rule(function);
 }
 
