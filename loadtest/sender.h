@@ -9,6 +9,7 @@
 #include "loadtest/event_loop.h"
 #include "loadtest/meter.h"
 #include "loadtest/roles.h"
+#include "loadtest/stop.h"
 
 namespace pgmqtt::loadtest {
 
@@ -44,19 +45,17 @@ class Sender final : ClientEvents {
         }
     }
 
-    // Sends all and waits for their acknowledgements; false if that ended early.
-    bool send_all(EventLoop& loop, uint64_t count, Nanos patience, const Make& make) {
-        uint64_t end = sent_ + count, answered_then = answered_;
-        Nanos progress = monotonic_now();
+    // Sends all and waits for their acknowledgements; false if that ended early. A signal ends the
+    // sending, unless `patience` goes on, but what was sent is waited for.
+    bool send_all(EventLoop& loop, uint64_t count, Patience patience, const Make& make) {
+        uint64_t end = sent_ + count;
         while (sent_ < end || (qos_ != 0 && answered_ < end)) {
+            if (patience.gives_up()) end = sent_;
             send_until(end, make);
             loop.turn(monotonic_now() + kSecond / 10);
-            if (attendance_.gone != 0) return false;
-            if (answered_ != answered_then) progress = monotonic_now();
-            answered_then = answered_;
-            if (monotonic_now() - progress > patience) return false;
+            if (attendance_.gone != 0 || !patience.lasts(answered_)) return false;
         }
-        return true;
+        return !patience.gives_up();
     }
 
     uint64_t sent() const { return sent_; }

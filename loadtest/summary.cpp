@@ -71,6 +71,7 @@ std::string summary(const RunResult& r) {
     for (const Figure& figure : r.figures)
         append(out, "  %s %.6g %s\n", figure.name.c_str(), figure.value, figure.unit.c_str());
     append_counters(out, r.counters);
+    if (!r.ended_early.empty()) out += "  ENDED EARLY: " + r.ended_early + "\n";
     for (const std::string& warning : r.warnings) out += "  WARNING: " + warning + "\n";
     for (const std::string& error : r.errors) out += "  FAILED: " + error + "\n";
     return out;
