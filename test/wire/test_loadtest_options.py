@@ -148,6 +148,19 @@ def test_what_is_hardly_shed_is_not_warned_of(server):
     assert not any("shed" in text for text in result["warnings"])
 
 
+def test_remarks_of_the_server_are_not_output(server):
+    """Neither those that come with a connection nor those of queries."""
+    server.psql("CREATE ROLE lt_noisy LOGIN SUPERUSER; ALTER ROLE lt_noisy SET client_min_messages = debug5")
+    try:
+        remarks = subprocess.run([str(server.tree.bin / "psql"), "-XAtq", "-d", server.dsn(user="lt_noisy"),
+                                  "-c", "SELECT 1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert "DEBUG:" in remarks.stderr
+        done = run("sink", "--port", server.mqtt_port, "--pg", server.dsn(user="lt_noisy"), *BRIEFLY)
+        assert (done.returncode, done.stderr) == (0, "") and "DEBUG" not in done.stdout
+    finally:
+        server.psql("DROP ROLE lt_noisy")
+
+
 class Refuser:
     """Answers each CONNECT with a CONNACK that has this code."""
 
