@@ -65,6 +65,11 @@ class Idle {
         double grown = static_cast<double>(*after) - static_cast<double>(*before);
         result.figures.push_back(
             {"memory_per_connection", grown / static_cast<double>(guests_.size()), "bytes"});
+        if (grown <= 0)
+            result.warnings.emplace_back(
+                "the broker's memory did not grow: it used again what an earlier run had freed; "
+                "start "
+                "the broker anew");
         result.figures.push_back({"broker_memory", static_cast<double>(*after), "bytes"});
     }
 

@@ -34,8 +34,7 @@ class Holder final : ClientEvents {
     // Counts as ready once all filters are in.
     void install() { subscribe_next(); }
 
-    uint64_t next_sequence() { return sent_++; }
-    void count_lost() { meter_.counters.lost += tracker_.lost(sent_); }
+    void count_lost(uint64_t sent) { meter_.counters.lost += tracker_.lost(sent); }
 
    private:
     void on_connected(Client&, std::string_view refusal) override {
@@ -81,7 +80,6 @@ class Holder final : ClientEvents {
     Attendance& attendance_;
     std::deque<std::string> filters_;
     StreamTracker tracker_;
-    uint64_t sent_ = 0;
     std::unique_ptr<Client> client_;
 };
 
@@ -136,18 +134,27 @@ class ManyFilters {
         sender_.disconnect();
     }
 
+    // How many of the first `messages` are for this holder: topics come in turn, and so do their
+    // holders.
+    uint64_t share(uint64_t messages, size_t holder) const {
+        auto of_topics = [&](uint64_t topics) {
+            return topics / holders_.size() + (holder < topics % holders_.size() ? 1 : 0);
+        };
+        return messages / topics_.size() * of_topics(topics_.size()) +
+               of_topics(messages % topics_.size());
+    }
+
     Sender::Message make(uint64_t i, Nanos now) {
         size_t topic = i % topics_.size();
         size_t holder = topic % holders_.size();
         Stamp stamp{.run = options_.run,
                     .publisher = static_cast<uint32_t>(holder),
-                    .sequence = holders_[holder]->next_sequence(),
+                    .sequence = share(i, holder),
                     .scheduled = now};
         return {topics_[topic], payload_.stamp(stamp)};
     }
 
-    // The window is end to end, and never more than the client takes: a number that was made is
-    // sent.
+    // The window is end to end.
     uint64_t may_send_until() const {
         const Counters& c = meter_.counters;
         uint64_t end = c.received - c.duplicated + options_.end_to_end_window();
@@ -213,7 +220,7 @@ class ManyFilters {
         };
         while (is_open() && attendance_.gone == 0 && patience.lasts(c.received + c.acknowledged))
             loop_.turn(monotonic_now() + kSecond / 10);
-        for (auto& holder : holders_) holder->count_lost();
+        for (size_t i = 0; i < holders_.size(); ++i) holders_[i]->count_lost(share(c.sent, i));
     }
 
     const Options& options_;

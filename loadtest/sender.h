@@ -19,7 +19,8 @@ class Sender final : ClientEvents {
         base::ByteView topic;
         base::ByteView payload;
     };
-    // Of the message that is number `i`; the views live until the next call.
+    // Of the message that is number `i`; the views live until the next call. The client may refuse
+    // one (paho takes so many and no more at once): it is made again, so making must leave no mark.
     using Make = std::function<Message(uint64_t i, Nanos now)>;
 
     Sender(const Options& options, const std::string& id, bool retain, EventLoop& loop,
@@ -35,7 +36,6 @@ class Sender final : ClientEvents {
     void send_until(uint64_t end, const Make& make) {
         Nanos now = monotonic_now();
         for (; sent_ < end && client_->backlog() < kMaxBacklog; ++sent_) {
-            // What make() has made must go out: it counts.
             if (qos_ != 0 && !client_->has_room()) return;
             auto [topic, payload] = make(sent_, now);
             if (!client_->publish(topic, payload, qos_, retain_, now)) return;

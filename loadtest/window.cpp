@@ -152,7 +152,10 @@ void judge(RunResult& result, const Options& options) {
             result.warnings.push_back(std::to_string(c.lost) +
                                       " messages had not come when the run was interrupted");
     } else {
-        complain(c.lost, "messages were lost; was a queue limit of the broker reached?");
+        complain(c.lost,
+                 "messages were lost; was a queue limit of the broker reached? pgmqtt.stat_broker "
+                 "counts what "
+                 "it dropped");
     }
     // QoS 1 may repeat, but not on a connection that stands.
     complain(c.duplicated, "messages came twice");
