@@ -112,6 +112,7 @@ class ManyRetained {
         result.operations = meter_.counters.acknowledged;
         result.measured_seconds = window_.seconds();
         result.acknowledged_per_second = static_cast<double>(result.operations) / window_.seconds();
+        result.sent_per_second = static_cast<double>(sender_.sent()) / window_.seconds();
         result.payload_megabytes_per_second =
             static_cast<double>(meter_.sent_bytes) / 1e6 / window_.seconds();
         result.figures.push_back({"store_rate", result.acknowledged_per_second, "messages/s"});

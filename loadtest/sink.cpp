@@ -46,7 +46,8 @@ void count_rows(RunResult& result, const Options& options, const Found& found, u
     } else if (c.lost != 0) {
         result.errors.push_back(std::to_string(c.lost) +
                                 (options.qos == 0 ? " messages" : " acknowledged messages") +
-                                " are no rows; see pgmqtt.dead_letter");
+                                " are no rows; see pgmqtt.dead_letter, or is --port not that of "
+                                "this server?");
     }
     if (c.duplicated != 0)
         result.errors.push_back(std::to_string(c.duplicated) + " rows are there twice");

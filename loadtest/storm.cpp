@@ -85,6 +85,7 @@ class Storm {
         result.measured_seconds = window_.seconds();
         result.counters = meter_.counters;
         result.acknowledged_per_second = static_cast<double>(result.operations) / window_.seconds();
+        result.sent_per_second = result.acknowledged_per_second;
         result.seconds = table_.seconds();
         result.histograms.push_back({"connect", table_.acknowledge()});
         result.errors = attendance_.reasons;

@@ -23,9 +23,10 @@ double ms(uint64_t nanos) {
     return static_cast<double>(nanos) / 1e6;
 }
 
-// Whole numbers of thousands, three significant digits of little ones.
+// None of whole numbers and of thousands.
 int digits_of(double value) {
-    return std::abs(value) >= 1000 ? 0 : std::abs(value) >= 1 ? 2 : 4;
+    if (std::floor(value) == value || std::abs(value) >= 1000) return 0;
+    return std::abs(value) >= 1 ? 2 : 4;
 }
 
 void append_counters(std::string& out, const Counters& c) {

@@ -161,6 +161,18 @@ def test_remarks_of_the_server_are_not_output(server):
         server.psql("DROP ROLE lt_noisy")
 
 
+def test_what_was_not_measured_is_not_zero(server, new_server):
+    """The broker of another port hears nothing of the rows: no delivery, so no time of one."""
+    elsewhere = new_server().start()
+    done = run("cdc", "--port", elsewhere.mqtt_port, "--pg", server.dsn(), "--duration", 0.5, "--warmup",
+               0, "--drain", 0.2, "--json", "-")
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 1 and result["counters"]["sent"] > 0 == result["counters"]["received"]
+    assert "commit" in result["histograms"] and "commit to delivery" not in result["histograms"]
+    assert "commit to delivery" not in done.stdout.split("{")[0]
+    assert "broker_cpu_us_per_operation" not in result
+
+
 class Refuser:
     """Answers each CONNECT with a CONNACK that has this code."""
 
