@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kAtOnce = 100;
 constexpr Nanos kPatience = 30 * kSecond;
+constexpr Nanos kShortPatience = 5 * kSecond;  // of somebody who asked for the end
 
 }  // namespace
 
@@ -36,7 +37,8 @@ void clear_retained(const Options& options, const std::string& id, EventLoop& lo
     Sender sender(acknowledged, id, true, loop, meter, attendance);
     gather(
         loop, attendance, 1, 1, [&](size_t) { sender.connect(); }, OnStop::kGoOn);
-    bool all = sender.send_all(loop, topics.size(), Patience(kPatience, OnStop::kGoOn),
+    bool all = sender.send_all(loop, topics.size(),
+                               Patience(is_stopping() ? kShortPatience : kPatience, OnStop::kGoOn),
                                [&](uint64_t i, Nanos) {
                                    return Sender::Message{topics[i], {}};
                                });

@@ -8,8 +8,9 @@
 namespace pgmqtt::loadtest {
 namespace {
 
-constexpr Nanos kPatience = 30 * kSecond;  // for a connect or a SUBACK
-constexpr Nanos kLinger = kSecond / 10;    // after the last message: duplicates come late
+constexpr Nanos kPatience = 30 * kSecond;      // for a connect or a SUBACK
+constexpr Nanos kShortPatience = 5 * kSecond;  // of somebody who asked for the end
+constexpr Nanos kLinger = kSecond / 10;        // after the last message: duplicates come late
 constexpr size_t kConnectsAtOnce = 100;
 constexpr unsigned kPacedAtOnce = 10000;  // then the sockets get a turn
 
@@ -20,7 +21,8 @@ void gather(EventLoop& loop, Attendance& attendance, size_t count, size_t concur
     attendance.ready = 0;
     uint64_t gone_before = attendance.gone;
     size_t begun = 0;
-    Patience patience(kPatience, OnStop::kGoOn);
+    Nanos most = is_stopping() ? kShortPatience : kPatience;
+    Patience patience(most, OnStop::kGoOn);
     while (attendance.ready < count) {
         if (on_stop == OnStop::kGiveUp && is_stopping()) throw Interrupted();
         while (begun < count && begun - attendance.ready < concurrency) connect(begun++);
@@ -29,9 +31,9 @@ void gather(EventLoop& loop, Attendance& attendance, size_t count, size_t concur
             throw LoadError(attendance.reasons.empty() ? "a client broke"
                                                        : attendance.reasons.back());
         if (!patience.lasts(attendance.ready))
-            throw LoadError("no CONNACK or SUBACK for 30 s, with " +
-                            std::to_string(attendance.ready) + " of " + std::to_string(count) +
-                            " clients there; look at the broker's log");
+            throw LoadError("no CONNACK or SUBACK for " + std::to_string(most / kSecond) +
+                            " s, with " + std::to_string(attendance.ready) + " of " +
+                            std::to_string(count) + " clients there; look at the broker's log");
     }
 }
 

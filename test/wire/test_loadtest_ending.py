@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -118,6 +119,39 @@ def test_a_signal_ends_a_comparison(server, begin, tmp_path):
     assert result["ended_early"] == "interrupted by SIGTERM"
     assert any("nothing is compared" in warning for warning in result["warnings"])
     assert_nothing_is_left(server)
+
+
+def test_two_signals_at_a_time_are_one_request(server, begin):
+    """As timeout(1) sends them: to the process, and to the group that it is in."""
+    process = begin(server, "kept")
+    process.terminate()
+    process.terminate()
+    output, errors = process.communicate(timeout=60 * PATIENCE)
+    assert process.returncode == 143 and "ENDED EARLY" in output, (output, errors)
+    assert_nothing_is_left(server)
+
+
+SILENT = {run: options for run, (_, options) in RUNS.items() if run not in ("sink", "cdc")}
+
+
+@pytest.mark.parametrize("run", SILENT)
+def test_a_signal_ends_the_wait_for_a_broker_that_is_silent(tmp_path, run):
+    """It takes the connection and says nothing: there is a report all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        process = subprocess.Popen(
+            [str(LOADTEST), MODES.get(run, run), "--port", str(broker.getsockname()[1]), "--json",
+             str(tmp_path / "run.json"), *SILENT[run]], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
+        broker.settimeout(60 * PATIENCE)
+        connection, _ = broker.accept()
+        assert connection.recv(1) == b"\x10"
+        process.terminate()
+        output, errors = process.communicate(timeout=60 * PATIENCE)
+        connection.close()
+    assert process.returncode == 143, (output, errors)
+    result = json.loads((tmp_path / "run.json").read_text(encoding="utf8"))
+    assert result["ended_early"] == "interrupted by SIGTERM" and not result["ok"]
+    assert "nan" not in output and "-1" not in output.replace(result["label"], "")
 
 
 def test_a_second_signal_ends_a_run_at_once(server, begin):
