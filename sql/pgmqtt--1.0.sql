@@ -248,13 +248,26 @@ CREATE TABLE pgmqtt.dead_letter (
     qos         smallint,
     retain      boolean,
     username    text,
-    received_at timestamptz
+    received_at timestamptz,
+    message_key text
 );
 ALTER TABLE pgmqtt.dead_letter REPLICA IDENTITY NOTHING;
 ALTER TABLE pgmqtt.dead_letter ALTER COLUMN payload SET STORAGE EXTERNAL;
 COMMENT ON TABLE pgmqtt.dead_letter IS 'Rows that a mapping could not evaluate and messages that a sink could not store';
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter_id_seq', '');
+
+-- Not dumped: sessions are not.
+CREATE TABLE pgmqtt.sink_message_key (
+    session_id         bigint NOT NULL,
+    packet_id          int NOT NULL,
+    session_created_at timestamptz NOT NULL,
+    fingerprint        bigint NOT NULL,
+    message_key        text NOT NULL,
+    PRIMARY KEY (session_id, packet_id)
+) WITH (fillfactor = 50);
+ALTER TABLE pgmqtt.sink_message_key REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.sink_message_key IS 'The last message that came under each packet identifier of a session and went to a sink that reads msg.message_key: what a repetition of it is known by';
 
 -- Not dumped: each database has its own.
 CREATE TABLE pgmqtt.snapshot_key (

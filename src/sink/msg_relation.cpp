@@ -28,6 +28,7 @@ constexpr MsgColumns::Column kFixedColumns[] = {
     {"correlation_data", Kind::kCorrelationData, BYTEAOID},
     {"user_properties", Kind::kUserProperties, JSONBOID},
     {"received_at", Kind::kReceivedAt, TIMESTAMPTZOID},
+    {"message_key", Kind::kMessageKey, TEXTOID},
 };
 
 const char* type_name(Oid type) {

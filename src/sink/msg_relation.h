@@ -38,6 +38,7 @@ class MsgColumns {
         kCorrelationData,
         kUserProperties,
         kReceivedAt,
+        kMessageKey,
     };
     struct Column {
         const char* name;

@@ -94,12 +94,12 @@ void Sink::forget_messages() {
     head_attempts_ = 0;
 }
 
-void Sink::run(DeadLetters& dead_letters, Completions& completions) {
+void Sink::run(DeadLetters& dead_letters, MessageKeys& keys, Completions& completions) {
     Batch batch = next_batch();
     bool runs = !retired() && definition_.enabled && statement_ != nullptr;
     Outcome outcome = !runs            ? refuse(batch, not_wanted(), dead_letters)
                       : is_loop(batch) ? refuse(batch, loop(), dead_letters)
-                                       : store(batch, dead_letters);
+                                       : store(batch, dead_letters, keys);
     settle(outcome, completions);
     if (outcome.held_by == HeldBy::kNothing)
         recover();
@@ -122,10 +122,10 @@ Sink::Batch Sink::next_batch() const {
 }
 
 // Most batches are good: they pay for no subtransaction.
-Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters) {
+Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters, MessageKeys& keys) {
     for (bool bisect : {head_attempts_ > 0, true}) {
         Outcome outcome;
-        pg::Status status = transact(batch, bisect, outcome, dead_letters);
+        pg::Status status = transact(batch, bisect, outcome, dead_letters, keys);
         if (status) return outcome;
         bool transient = is_transient(status.error().sqlstate);
         if (!bisect && !transient) continue;
@@ -139,7 +139,7 @@ Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters) {
 }
 
 pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
-                          DeadLetters& dead_letters) {
+                          DeadLetters& dead_letters, MessageKeys& keys) {
     BatchRun run(*statement_, *columns_, batch, outcome);
     if (definition_.retry) run.hold_failures(head_attempts_ < kRetries);
     pg::HopScope hops(hops_of(*batch.front()) + 1);
@@ -149,6 +149,7 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
             check_constraints_at_once();
             pg::failpoint_in_guard(pg::Failpoint::kSinkWrite);
             pg::mark_transaction_with_hops();
+            if (statement_->may_use(MsgColumns::Kind::kMessageKey)) keys.resolve(batch);
             if (bisect)
                 run.run_bisected();
             else

@@ -16,6 +16,7 @@
 #include "sink/dead_letters.h"
 #include "sink/definition.h"
 #include "sink/message.h"
+#include "sink/message_keys.h"
 #include "sink/msg_relation.h"
 #include "sink/sink_statement.h"
 
@@ -49,18 +50,18 @@ class Sink {
 
     // One batch in one transaction (two, if the first showed that the batch must be bisected).
     // Reports to `completions` what is committed.
-    void run(DeadLetters& dead_letters, Completions& completions);
+    void run(DeadLetters& dead_letters, MessageKeys& keys, Completions& completions);
 
    private:
     using Batch = std::vector<const Message*>;
 
     void rebuild();
     Batch next_batch() const;
-    Outcome store(const Batch& batch, DeadLetters& dead_letters);
+    Outcome store(const Batch& batch, DeadLetters& dead_letters, MessageKeys& keys);
     Outcome refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters);
     pg::Error not_wanted() const;
     pg::Status transact(const Batch& batch, bool bisect, Outcome& outcome,
-                        DeadLetters& dead_letters);
+                        DeadLetters& dead_letters, MessageKeys& keys);
     void settle(const Outcome& outcome, Completions& completions);
     void hold(const Outcome& outcome);
     void recover();
