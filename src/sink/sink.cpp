@@ -89,23 +89,35 @@ void Sink::retire() {
     holds_ = 0;
 }
 
+void Sink::enqueue(std::shared_ptr<Message> message) {
+    queue_.push_back(std::move(message));
+    if (queue_.size() == 1) show_queue();
+}
+
 void Sink::forget_messages() {
     queue_.clear();
+    show_queue();
     head_attempts_ = 0;
 }
 
 void Sink::run(DeadLetters& dead_letters, MessageKeys& keys, Completions& completions) {
+    Clock::time_point start = Clock::now();
     Batch batch = next_batch();
     bool runs = !retired() && definition_.enabled && statement_ != nullptr;
     Outcome outcome = !runs            ? refuse(batch, not_wanted(), dead_letters)
                       : is_loop(batch) ? refuse(batch, loop(), dead_letters)
                                        : store(batch, dead_letters, keys);
     settle(outcome, completions);
+    if (slot_ != nullptr && outcome.done > 0) {
+        auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+        ++slot_->batches;
+        slot_->times.add(static_cast<uint32_t>(std::min<int64_t>(time.count(), UINT32_MAX)));
+    }
     if (outcome.held_by == HeldBy::kNothing)
         recover();
     else
         hold(outcome);
-    if (slot_ != nullptr) slot_->pending = queue_.size();
+    show_queue();
 }
 
 Sink::Batch Sink::next_batch() const {
@@ -235,6 +247,14 @@ void Sink::recover() {
     logged_ = false;
     holds_ = 0;
     retry_at_ = {};
+}
+
+// Of what waits the first has waited longest. (`pending` follows with the next batch, or is 1.)
+void Sink::show_queue() {
+    if (slot_ == nullptr) return;
+    slot_->pending = queue_.size();
+    slot_->waits_since =
+        queue_.empty() ? 0 : queue_.front()->received_at.time_since_epoch().count();
 }
 
 void Sink::show(pg::SinkState state, const std::string& message) {

@@ -42,7 +42,7 @@ class Sink {
     // The configuration has changed again since; nothing can be under way to it any more.
     bool outlived() const { return retirements_ > 1; }
 
-    void enqueue(std::shared_ptr<Message> message) { queue_.push_back(std::move(message)); }
+    void enqueue(std::shared_ptr<Message> message);
     void forget_messages();
 
     bool due(Clock::time_point now) const { return !queue_.empty() && now >= retry_at_; }
@@ -65,6 +65,7 @@ class Sink {
     void settle(const Outcome& outcome, Completions& completions);
     void hold(const Outcome& outcome);
     void recover();
+    void show_queue();
     void show(pg::SinkState state, const std::string& message);
 
     Definition definition_;
