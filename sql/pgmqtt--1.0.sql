@@ -269,6 +269,16 @@ CREATE TABLE pgmqtt.sink_message_key (
 ALTER TABLE pgmqtt.sink_message_key REPLICA IDENTITY NOTHING;
 COMMENT ON TABLE pgmqtt.sink_message_key IS 'The last message that came under each packet identifier of a session and went to a sink that reads msg.message_key: what a repetition of it is known by';
 
+CREATE TABLE pgmqtt.sink_received (
+    session_id         bigint NOT NULL,
+    packet_id          int NOT NULL,
+    session_created_at timestamptz NOT NULL,
+    fingerprint        bigint NOT NULL,
+    PRIMARY KEY (session_id, packet_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 500);
+ALTER TABLE pgmqtt.sink_received REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.sink_received IS 'QoS 2 messages that a sink has stored, until their PUBREL: written in the transaction of the rows, so none is stored twice';
+
 -- Not dumped: each database has its own.
 CREATE TABLE pgmqtt.snapshot_key (
     key         bytea NOT NULL

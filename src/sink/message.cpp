@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "mqtt/codec.h"
 
 namespace pgmqtt::sink {
@@ -90,6 +91,11 @@ std::shared_ptr<Message> make_message(const broker::SinkRecord& record) {
     message->session_created_at = record.session_created_at;
     message->key = own_key(*message);
     return message;
+}
+
+uint64_t fingerprint(const Message& message) {
+    uint64_t seed = base::hash(message.topic, static_cast<uint64_t>(message.qos));
+    return base::hash(message.payload, base::hash(message.properties, seed));
 }
 
 const mqtt::Properties& Message::decoded_properties() const {

@@ -38,7 +38,8 @@ struct Message {
 
     // What its completion will say.
     uint64_t token = 0;
-    size_t open = 0;  // sinks that are not done with it
+    size_t sinks = 0;  // that it came for
+    size_t open = 0;   // sinks that are not done with it
     mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
     std::string reason_string;
 
@@ -48,6 +49,9 @@ struct Message {
    private:
     mutable std::unique_ptr<mqtt::Properties> decoded_;
 };
+
+// Of what makes two messages the same: topic, payload, properties, QoS.
+uint64_t fingerprint(const Message& message);
 
 // The parts of a message whose bytes lie somewhere else.
 struct MessageParts {

@@ -7,7 +7,6 @@ extern "C" {
 
 #include <algorithm>
 
-#include "base/hash.h"
 #include "pg/datum.h"
 #include "pg/log.h"
 #include "pg/transaction.h"
@@ -18,11 +17,6 @@ namespace pgmqtt::sink {
 namespace {
 
 constexpr std::chrono::minutes kCleanUpInterval{10};
-
-uint64_t fingerprint(const Message& message) {
-    uint64_t seed = base::hash(message.topic, static_cast<uint64_t>(message.qos));
-    return base::hash(message.payload, base::hash(message.properties, seed));
-}
 
 Datum session_datum(uint64_t session_id) {
     return Int64GetDatum(static_cast<int64>(session_id));

@@ -18,9 +18,16 @@
 #include "sink/message.h"
 #include "sink/message_keys.h"
 #include "sink/msg_relation.h"
+#include "sink/received_packets.h"
 #include "sink/sink_statement.h"
 
 namespace pgmqtt::sink {
+
+// What the sinks know of messages that may come again.
+struct Identities {
+    MessageKeys keys;
+    ReceivedPackets received;
+};
 
 class Sink {
    public:
@@ -50,18 +57,18 @@ class Sink {
 
     // One batch in one transaction (two, if the first showed that the batch must be bisected).
     // Reports to `completions` what is committed.
-    void run(DeadLetters& dead_letters, MessageKeys& keys, Completions& completions);
+    void run(DeadLetters& dead_letters, Identities& identities, Completions& completions);
 
    private:
     using Batch = std::vector<const Message*>;
 
     void rebuild();
     Batch next_batch() const;
-    Outcome store(const Batch& batch, DeadLetters& dead_letters, MessageKeys& keys);
+    Outcome store(const Batch& batch, DeadLetters& dead_letters, Identities& identities);
     Outcome refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters);
     pg::Error not_wanted() const;
     pg::Status transact(const Batch& batch, bool bisect, Outcome& outcome,
-                        DeadLetters& dead_letters, MessageKeys& keys);
+                        DeadLetters& dead_letters, Identities& identities);
     void settle(const Outcome& outcome, Completions& completions);
     void hold(const Outcome& outcome);
     void recover();

@@ -215,7 +215,7 @@ void SinkStatement::run(MsgRows& rows, size_t first, size_t last) {
     rows.compute(used_);
     if (is_call_) {
         for (size_t row = first; row < last; ++row)
-            if (!rows.unfit(row)) call(rows, row);
+            if (!rows.absent(row)) call(rows, row);
         return;
     }
     Tuplestorestate* store = rows.tuplestore(first, last);

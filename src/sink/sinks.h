@@ -19,7 +19,6 @@
 #include "pg/queue.h"
 #include "sink/completions.h"
 #include "sink/dead_letters.h"
-#include "sink/message_keys.h"
 #include "sink/sink.h"
 
 namespace pgmqtt::sink {
@@ -59,7 +58,7 @@ class Sinks {
     Clock::time_point reload_at_{};
     bool reload_failed_ = false;
     DeadLetters dead_letters_;
-    MessageKeys keys_;
+    Identities identities_;
     Completions completions_;
     bool unread_ = false;  // too much is pending to look for more
 };

@@ -172,6 +172,7 @@ pg::Status Store::write(const broker::SessionNetEffect& net) {
         pg::failpoint_in_guard(pg::Failpoint::kStoreWrite);
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
+        sink_received_.forget_released(net);
         logged_.write();
         unlogged_.write();
         outbox_.remove();

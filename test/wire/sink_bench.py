@@ -279,7 +279,7 @@ def measure_isolation(seconds, _):
             results[name] = round_trips(server, other, fast, seconds)
             for what, times in zip(("another topic", "another sink"), results[name]):
                 print(f"{name}, {what}: p50 {percentile(times, 0.5):.2f} ms, p99 "
-                      f"{percentile(times, 0.99):.2f} ms, max {max(times):.1f} ms", flush=True)
+                      f"{percentile(times, 0.99):.2f} ms, max {max(times) * 1e3:.1f} ms", flush=True)
         print(server.psql("SELECT name, status, pending, lag_seconds FROM pgmqtt.stat_sinks"))
         pushing.terminate()
         pushing.join()
