@@ -43,6 +43,10 @@ MessageKeys::MessageKeys()
       forget_(
           "DELETE FROM pgmqtt.sink_message_key AS k WHERE NOT EXISTS (SELECT FROM pgmqtt.session "
           "AS s WHERE s.session_id = k.session_id AND s.created_at = k.session_created_at)",
+          {}),
+      forget_received_(
+          "DELETE FROM pgmqtt.sink_received AS k WHERE NOT EXISTS (SELECT FROM pgmqtt.session "
+          "AS s WHERE s.session_id = k.session_id AND s.created_at = k.session_created_at)",
           {}) {}
 
 void MessageKeys::resolve(std::span<const Message* const> messages) {
@@ -50,7 +54,6 @@ void MessageKeys::resolve(std::span<const Message* const> messages) {
     look_up(messages);
     follow(messages);
     note();
-    used_ = true;
 }
 
 // What was stored under the identifiers that come again.
@@ -119,11 +122,12 @@ void MessageKeys::note() {
 
 void MessageKeys::clean_up() {
     auto now = std::chrono::steady_clock::now();
-    if (!used_ || now < cleaned_at_ + kCleanUpInterval) return;
+    if (now < cleaned_at_ + kCleanUpInterval) return;
     cleaned_at_ = now;
     pg::Status status = pg::transaction({.wait = pg::CommitWait::kNothing}, [&] {
         limit_lock_waits();
         forget_.execute(nullptr);
+        forget_received_.execute(nullptr);
     });
     // Rows of sessions that are gone do no harm: the next time will do.
     if (!status) pg::log(DEBUG1, "could not clean pgmqtt.sink_message_key", status.error());

@@ -29,7 +29,8 @@ class MessageKeys {
     // the transaction of their sink, outside of subtransactions; may raise.
     void resolve(std::span<const Message* const> messages);
 
-    // Forgets sessions that are gone, now and then, in a transaction of its own.
+    // Forgets sessions that are gone, here and in pgmqtt.sink_received, now and then, in a
+    // transaction of its own.
     void clean_up();
 
    private:
@@ -49,10 +50,10 @@ class MessageKeys {
     pg::Statement find_;
     pg::Statement note_;
     pg::Statement forget_;
+    pg::Statement forget_received_;
     std::map<Place, Last>
         last_;  // of the batch; here, because an ERROR passes by what is on the stack
-    bool used_ = false;
-    std::chrono::steady_clock::time_point cleaned_at_{};
+    std::chrono::steady_clock::time_point cleaned_at_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace pgmqtt::sink
