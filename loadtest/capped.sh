@@ -6,6 +6,7 @@
 #     --memory LIST   bytes, or with K, M, G, comma separated (max)
 #     --setting N=V   of PostgreSQL; may be repeated
 #     --json FILE     where each point's line goes (build/capped.json)
+#     --help          this text
 # The caps are control groups (version 2, else 1), for which one must be root. Without them taskset
 # caps the cores, in whole ones, and memory is not capped: the output says so.
 set -euo pipefail
@@ -15,6 +16,24 @@ fail() {
     echo "capped.sh: $1" >&2
     exit 2
 }
+
+usage() { sed -n '2,/^set -e/{/^set -e/!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+# attended CMD: waits for it, and a signal to this script is not kept waiting, as it is for a command
+# in the foreground. The EXIT trap must end what `attended_pid` names.
+attended_pid=""
+attended() {
+    local status=0
+    "$@" &
+    attended_pid=$!
+    wait "$attended_pid" || status=$?
+    attended_pid=""
+    return "$status"
+}
+
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
 
 # ---- within a point: called again by the harness, beside the running server ----
 
@@ -75,9 +94,17 @@ cap_by_taskset() {
     done
 }
 
-remove_groups() {
+# Also when a signal comes.
+end_point() {
     # Their processes go back where they came from; the server ends after this.
     local directory pid
+    trap '' INT TERM HUP
+    # It writes the report of what it has seen so far.
+    if [ -n "$attended_pid" ]; then
+        kill -TERM "$attended_pid" 2>/dev/null || true
+        wait "$attended_pid" || true
+    fi
+    rm -f "$PGMQTT_CAPPED_POINT"
     for directory in "${made[@]}"; do
         while read -r pid; do
             echo "$pid" >"$(dirname "$directory")/cgroup.procs" 2>/dev/null || true
@@ -90,12 +117,13 @@ run_point() {
     cpus=$1 memory=$2 json=$3
     shift 3
     made=()
-    trap remove_groups EXIT
+    trap end_point EXIT
+    echo $$ >"$PGMQTT_CAPPED_POINT"
     cap_by_v2 "$v1" || cap_by_v2 "$v1/unified" || cap_by_v1 || cap_by_taskset ||
         fail "the server cannot be capped; run as root, or install util-linux for taskset"
     local mode=$1
     shift
-    build/loadtest "$mode" --port "$MQTT_PORT" \
+    attended build/loadtest "$mode" --port "$MQTT_PORT" \
         --pg "host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" \
         --label "$mode, $cpus cpus, $memory memory" --json "$json" "$@"
 }
@@ -111,17 +139,21 @@ fi
 cpu_list=0.5,1,2 memory_list=max json=build/capped.json
 settings=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
-    [ $# -ge 2 ] || fail "$1 needs a value, or is unknown; the head of this file lists the options"
+    case $1 in
+        --help | -h) usage; exit 0 ;;
+        --cpus | --memory | --setting | --json) ;;
+        *) fail "$1 is unknown; --help lists the options" ;;
+    esac
+    [ $# -ge 2 ] && [ "$2" != -- ] || fail "$1 needs a value; --help says which"
     case $1 in
         --cpus) cpu_list=$2 ;;
         --memory) memory_list=$2 ;;
         --setting) settings+=(-c "$2") ;;
         --json) json=$2 ;;
-        *) fail "$1 is unknown; the head of this file lists the options" ;;
     esac
     shift 2
 done
-[ "${1:-}" = -- ] && [ $# -ge 2 ] || fail "give -- MODE [options]; see build/loadtest --help"
+[ "${1:-}" = -- ] && [ $# -ge 2 ] || fail "give -- MODE [options]; see --help, and build/loadtest --help"
 shift
 
 for cpus in ${cpu_list//,/ }; do
@@ -133,11 +165,27 @@ for memory in ${memory_list//,/ }; do
         fail "--memory $memory: give bytes, or with K, M or G, or max"
 done
 
+# The point ends first, in order; the harness ends the server behind it. Before there is a point the
+# harness is asked itself.
+PGMQTT_CAPPED_POINT=$(mktemp)
+export PGMQTT_CAPPED_POINT
+end_points() {
+    local point
+    trap '' INT TERM HUP
+    point=$(cat "$PGMQTT_CAPPED_POINT" 2>/dev/null) || true
+    if [ -n "$attended_pid" ]; then
+        kill -TERM "${point:-$attended_pid}" 2>/dev/null || true
+        wait "$attended_pid" || true
+    fi
+    rm -f "$PGMQTT_CAPPED_POINT"
+}
+trap end_points EXIT
+
 make -s all loadtest
 failed=0
 for memory in ${memory_list//,/ }; do
     for cpus in ${cpu_list//,/ }; do
-        /usr/bin/python3 test/harness/server.py "${settings[@]}" -- \
+        attended /usr/bin/python3 test/harness/server.py "${settings[@]}" -- \
             bash loadtest/capped.sh --point "$cpus" "$memory" "$json" "$@" || failed=1
     done
 done

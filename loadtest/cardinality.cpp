@@ -39,19 +39,30 @@ class SessionMaker {
 
    private:
     void work() {
+        attempt([this] {
+            while (!stop_ && !is_stopping() && made_ < options_.sessions)
+                made_ += visit(made_, options_.sessions, true);
+        });
+        // Of the last batch some may be there though not all came.
+        attempt([this] {
+            for (uint64_t i = 0; i < begun_;) i += visit(i, begun_, false);
+        });
+    }
+    // What happens first is the error; the rest follows from it.
+    template <class Act>
+    void attempt(Act act) {
         try {
-            while (!stop_ && made_ < options_.sessions) made_ += visit(made_, batch(made_), true);
-            for (uint64_t i = 0; i < made_;) i += visit(i, std::min(made_ - i, batch(0)), false);
+            act();
         } catch (const std::exception& error) {
-            error_ = error.what();
+            if (error_.empty()) error_ = std::string("sessions: ") + error.what();
         }
     }
-    uint64_t batch(uint64_t from) const {
-        return std::min<uint64_t>(options_.concurrency, options_.sessions - from);
-    }
 
-    // Connects and disconnects `count` clients; persistent ones leave a session behind.
-    uint64_t visit(uint64_t first, uint64_t count, bool persistent) {
+    // Connects and disconnects clients from `first` on, below `end`, as many as may at once;
+    // persistent ones leave a session behind. How many it were.
+    uint64_t visit(uint64_t first, uint64_t end, bool persistent) {
+        uint64_t count = std::min<uint64_t>(options_.concurrency, end - first);
+        if (persistent) begun_ = first + count;
         std::vector<std::unique_ptr<Guest>> guests;
         Attendance attendance;
         for (uint64_t i = first; i < first + count; ++i) {
@@ -63,8 +74,9 @@ class SessionMaker {
             guests.push_back(std::make_unique<Guest>(options_.client, client, filters, uint8_t{1},
                                                      loop_, meter_, attendance));
         }
-        gather(loop_, attendance, guests.size(), guests.size(),
-               [&](size_t i) { guests[i]->connect(); });
+        gather(
+            loop_, attendance, guests.size(), guests.size(),
+            [&](size_t i) { guests[i]->connect(); }, OnStop::kGoOn);
         for (auto& guest : guests) guest->disconnect();
         return count;
     }
@@ -74,6 +86,7 @@ class SessionMaker {
     Meter meter_;
     std::atomic<bool> stop_ = false;
     uint64_t made_ = 0;
+    uint64_t begun_ = 0;
     std::string error_;
     std::thread thread_;
 };
@@ -87,7 +100,6 @@ RunResult run_cardinality(const Options& options) {
         return options.filters != 0 ? run_many_filters(one_topic_each)
                                     : run_many_retained(one_topic_each);
     }
-    if (options.concurrency == 0) throw LoadError("--concurrency must be at least 1");
     SessionMaker sessions(options);
     RunResult result = run_traffic(options);
     sessions.finish();

@@ -1,6 +1,7 @@
 // cdc: rows are inserted through libpq, their messages looked at.
 #include <algorithm>
 
+#include "loadtest/ending.h"
 #include "loadtest/event_loop.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
@@ -36,24 +37,40 @@ class ChangeCapture {
     }
 
     RunResult run() {
+        return carry_out(
+            new_result(options_), [this] { return window_.was_opened(); },
+            [this](RunResult& result) { capture(result); },
+            [this](RunResult& result) { conclude(result); }, [this] { leave(); });
+    }
+
+   private:
+    void capture(RunResult& result) {
         gather(loop_, attendance_, subscribers_.size(), 100,
                [this](size_t i) { subscribers_[i]->connect(); });
         for (uint32_t i = 0; i < options_.publishers; ++i)
             writers_.push_back(std::make_unique<RowWriter>(options_, i, options_.subscribers));
         Nanos end = monotonic_now() + from_seconds(options_.warmup);
         while (monotonic_now() < end && is_well()) loop_.turn(end);
-        RunResult result = new_result(options_);
         measure(result);
+        if (!is_well() && !is_stopping()) end_early(result, first_fault());
         for (auto& writer : writers_) writer->finish();
         drain();
-        conclude(result);
-        for (auto& subscriber : subscribers_) subscriber->disconnect();
-        return result;
     }
 
-   private:
+    void leave() {
+        for (auto& writer : writers_) writer->finish();
+        for (auto& subscriber : subscribers_) subscriber->disconnect();
+        test_table_.drop();
+    }
+
+    std::string first_fault() const {
+        for (const auto& writer : writers_)
+            if (!writer->is_well()) return writer->error();
+        return attendance_.reasons.empty() ? "" : attendance_.reasons[0];
+    }
+
     bool is_well() const {
-        return attendance_.gone == 0 &&
+        return attendance_.gone == 0 && !is_stopping() &&
                std::any_of(writers_.begin(), writers_.end(),
                            [](const auto& writer) { return writer->is_well(); });
     }
@@ -106,20 +123,17 @@ class ChangeCapture {
 
     void drain() {
         read_writers();
-        Nanos progress = monotonic_now();
-        uint64_t seen = 0;
+        Patience patience(from_seconds(options_.drain));
         while (first_arrivals_ < meter_.counters.expected && attendance_.gone == 0 &&
-               monotonic_now() - progress < from_seconds(options_.drain)) {
+               patience.lasts(first_arrivals_))
             loop_.turn(monotonic_now() + kSecond / 10);
-            if (first_arrivals_ != seen) progress = monotonic_now();
-            seen = first_arrivals_;
-        }
         for (Nanos end = monotonic_now() + kSecond / 10; monotonic_now() < end;) loop_.turn(end);
     }
 
     void conclude(RunResult& result) {
         Histogram statements;
-        for (uint32_t i = 0; i < options_.publishers; ++i) {
+        // Fewer than asked for when the run ended before it began.
+        for (uint32_t i = 0; i < writers_.size(); ++i) {
             for (auto& subscriber : subscribers_)
                 subscriber->count_lost(i, writers_[i]->committed());
             statements.merge(writers_[i]->statements());
@@ -155,10 +169,10 @@ class ChangeCapture {
 RunResult run_cdc(const Options& options) {
     if (options.pg.empty())
         throw LoadError("cdc needs --pg, a libpq connection string, to insert rows with");
-    if (options.topics != 1 || options.subscribers == 0 || options.rows_per_transaction == 0)
-        throw LoadError(
-            "cdc wants --topics 1, and at least one of --subscribers and "
-            "--rows-per-transaction");
+    if (options.topics != 1 || options.subscribers == 0)
+        throw LoadError("cdc wants --topics 1, and at least one of --subscribers");
+    if (options.max_inflight < options.publishers)
+        throw LoadError("--max-inflight must be at least --publishers: it is shared among them");
     return ChangeCapture(options).run();
 }
 

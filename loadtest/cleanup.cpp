@@ -1,6 +1,7 @@
 #include "loadtest/cleanup.h"
 
 #include "loadtest/guest.h"
+#include "loadtest/load_error.h"
 #include "loadtest/party.h"
 #include "loadtest/sender.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr size_t kAtOnce = 100;
 constexpr Nanos kPatience = 30 * kSecond;
+constexpr Nanos kShortPatience = 5 * kSecond;  // of somebody who asked for the end
 
 }  // namespace
 
@@ -20,7 +22,9 @@ void forget_sessions(const Options& options, EventLoop& loop, const std::vector<
         guests.push_back(std::make_unique<Guest>(options.client, client_options(options, id),
                                                  std::vector<std::string>{}, uint8_t{0}, loop,
                                                  meter, attendance));
-    gather(loop, attendance, guests.size(), kAtOnce, [&](size_t i) { guests[i]->connect(); });
+    gather(
+        loop, attendance, guests.size(), kAtOnce, [&](size_t i) { guests[i]->connect(); },
+        OnStop::kGoOn);
     for (auto& guest : guests) guest->disconnect();
 }
 
@@ -31,10 +35,16 @@ void clear_retained(const Options& options, const std::string& id, EventLoop& lo
     Meter meter;
     Attendance attendance;
     Sender sender(acknowledged, id, true, loop, meter, attendance);
-    gather(loop, attendance, 1, 1, [&](size_t) { sender.connect(); });
-    sender.send_all(loop, topics.size(), kPatience, [&](uint64_t i, Nanos) {
-        return Sender::Message{topics[i], {}};
-    });
+    gather(
+        loop, attendance, 1, 1, [&](size_t) { sender.connect(); }, OnStop::kGoOn);
+    bool all = sender.send_all(loop, topics.size(),
+                               Patience(is_stopping() ? kShortPatience : kPatience, OnStop::kGoOn),
+                               [&](uint64_t i, Nanos) {
+                                   return Sender::Message{topics[i], {}};
+                               });
+    if (!all)
+        throw LoadError("retained messages of topics like " + topics.front() + " are left" +
+                        (attendance.reasons.empty() ? "" : ": " + attendance.reasons.back()));
     sender.disconnect();
 }
 

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "loadtest/ending.h"
+#include "loadtest/event_loop.h"
+#include "loadtest/guest.h"
 #include "loadtest/load_error.h"
 #include "loadtest/meter.h"
 #include "loadtest/mode.h"
+#include "loadtest/party.h"
+#include "loadtest/window.h"
 
 namespace pgmqtt::loadtest {
 namespace {
@@ -43,6 +48,11 @@ double percentile_ms(const RunResult& r, double percent) {
                : static_cast<double>(r.histograms[0].histogram.percentile(percent)) / 1e6;
 }
 
+bool has_figure(const RunResult& r, const std::string& name) {
+    return std::any_of(r.figures.begin(), r.figures.end(),
+                       [&](const Figure& figure) { return figure.name == name; });
+}
+
 double figure_of(const RunResult& r, const std::string& name) {
     for (const Figure& figure : r.figures)
         if (figure.name == name) return figure.value;
@@ -75,32 +85,83 @@ std::vector<Side> sides_of(const Options& options) {
     return {{"ours", ours, {}}, {options.peer_label, peers, {}}};
 }
 
-void run_once(Side& side, uint32_t round, bool quiet) {
-    side.options.run += 1;
-    side.rounds.push_back(find_mode(side.options.mode)->run(side.options));
-    const RunResult& done = side.rounds.back();
-    if (quiet) return;
-    std::printf("round %u  %-10s %12.0f %s/s  %8.3f us  p50 %.3f ms  p99 %.3f ms%s%s\n", round,
-                side.name.c_str(), rate(done), done.operation.c_str(), cpu(done),
-                percentile_ms(done, 50), percentile_ms(done, 99),
-                done.ok() ? "" : "  FAILED: ", done.ok() ? "" : done.errors[0].c_str());
+// Whether somebody answers there at all, before rounds are run against the other one.
+void meet(const Side& side) {
+    EventLoop loop;
+    Meter meter;
+    Attendance attendance;
+    Guest guest(side.options.client, client_options(side.options, client_id(side.options, "c", 0)),
+                {}, 0, loop, meter, attendance);
+    try {
+        gather(loop, attendance, 1, 1, [&](size_t) { guest.connect(); });
+    } catch (const Interrupted&) {
+        throw;
+    } catch (const LoadError& error) {
+        throw LoadError(side.name + " (" + side.options.host + ":" + side.options.port +
+                        "): " + error.what());
+    }
+    guest.disconnect();
+}
+
+void print_round(const Side& side, uint32_t round, const RunResult& done) {
+    std::printf("round %u  %-10s %12.0f %s/s", round, side.name.c_str(), rate(done),
+                done.operation.c_str());
+    if (cpu(done) >= 0) {
+        std::printf("  %8.3f us CPU", cpu(done));
+    } else {
+        std::printf("  CPU not known");
+    }
+    if (!done.histograms.empty())
+        std::printf("  p50 %.3f ms  p99 %.3f ms", percentile_ms(done, 50), percentile_ms(done, 99));
+    if (!done.ended_early.empty()) std::printf("  ENDED EARLY: %s", done.ended_early.c_str());
+    if (!done.errors.empty()) std::printf("  FAILED: %s", done.errors[0].c_str());
+    std::printf("\n");
     std::fflush(stdout);
+}
+
+// A round that was cut short is no round.
+void run_once(Side& side, uint32_t round, bool quiet, RunResult& result) {
+    if (!result.ended_early.empty()) return;
+    side.options.run += 1;
+    try {
+        RunResult done = find_mode(side.options.mode)->run(side.options);
+        if (!quiet) print_round(side, round, done);
+        if (!done.ended_early.empty()) {
+            end_early(result,
+                      is_stopping() ? done.ended_early : side.name + ": " + done.ended_early);
+            for (const std::string& warning : done.warnings)
+                result.warnings.push_back(side.name + ": " + warning);
+            return;
+        }
+        side.rounds.push_back(std::move(done));
+    } catch (const LoadError& error) {
+        end_early(result, side.name + ": " + error.what());
+    }
 }
 
 void put_medians(RunResult& result, const Side& ours, const Side& peers) {
     put_pair(result, "rate", result.operation + "/s", median_of(ours, rate),
              median_of(peers, rate));
-    if (median_of(ours, cpu) >= 0 && median_of(peers, cpu) >= 0)
+    if (median_of(ours, cpu) >= 0 && median_of(peers, cpu) >= 0) {
         put_pair(result, "cpu", "us per " + result.operation, median_of(ours, cpu),
                  median_of(peers, cpu));
+    } else {
+        result.warnings.emplace_back(
+            "CPU is compared only when both processes are known: give --peer-pid, and --broker-pid "
+            "or --pg");
+    }
     for (double percent : {50.0, 99.0}) {
+        if (ours.rounds[0].histograms.empty()) break;
         auto of = [percent](const RunResult& r) { return percentile_ms(r, percent); };
         put_pair(result, percent < 99 ? "p50" : "p99", "ms", median_of(ours, of),
                  median_of(peers, of));
     }
     auto megabytes = [](const RunResult& r) { return r.payload_megabytes_per_second; };
-    put_pair(result, "payload", "MB/s", median_of(ours, megabytes), median_of(peers, megabytes));
+    if (median_of(ours, megabytes) > 0)
+        put_pair(result, "payload", "MB/s", median_of(ours, megabytes),
+                 median_of(peers, megabytes));
     for (const Figure& figure : ours.rounds[0].figures) {
+        if (!has_figure(peers.rounds[0], figure.name)) continue;
         auto of = [&](const RunResult& r) { return figure_of(r, figure.name); };
         put_pair(result, figure.name, figure.unit, median_of(ours, of), median_of(peers, of));
     }
@@ -118,30 +179,51 @@ void take_over(RunResult& result, const Side& side) {
     if (merged.count() != 0) result.histograms.push_back({side.name, merged});
 }
 
-}  // namespace
-
-RunResult run_compare(const Options& options) {
-    std::vector<Side> sides = sides_of(options);
-    for (uint32_t round = 1; round <= options.rounds; ++round) {
-        // Who goes first changes: the second finds warm caches.
-        run_once(sides[round % 2 == 1 ? 0 : 1], round, options.quiet);
-        run_once(sides[round % 2 == 1 ? 1 : 0], round, options.quiet);
-    }
-    RunResult result = sides[0].rounds.back();  // the last round's series, for the plots
+// The last round's series, for the plots; the rest is of all rounds.
+void conclude(RunResult& result, const Options& options, const std::vector<Side>& sides) {
+    std::string why = std::move(result.ended_early);
+    std::vector<std::string> warnings = std::move(result.warnings);
+    if (!sides[0].rounds.empty()) result = sides[0].rounds.back();
+    result.ended_early = why;
     result.label = options.label;
     result.mode = "compare " + sides[0].options.mode;
     result.histograms.clear();
     result.figures.clear();
     result.errors.clear();
-    result.warnings.clear();
+    result.warnings = warnings;
     result.counters = {};
     for (const RunResult& round : sides[0].rounds) add(result.counters, round.counters);
     for (const Side& side : sides) take_over(result, side);
-    result.operations_per_second = median_of(sides[0], rate);
-    result.broker_cpu_us_per_operation = median_of(sides[0], cpu);
     result.options.emplace_back("rounds", std::to_string(options.rounds));
     result.options.emplace_back("peer", options.peer_host + ":" + options.peer_port);
+    if (sides[0].rounds.empty() || sides[1].rounds.empty()) {
+        result.warnings.emplace_back("not one round against each: nothing is compared");
+        return;
+    }
+    result.operations_per_second = median_of(sides[0], rate);
+    result.broker_cpu_us_per_operation = median_of(sides[0], cpu);
     put_medians(result, sides[0], sides[1]);
+}
+
+}  // namespace
+
+RunResult run_compare(const Options& options) {
+    std::vector<Side> sides = sides_of(options);
+    RunResult result = new_result(options);
+    try {
+        for (const Side& side : sides) meet(side);
+    } catch (const Interrupted&) {
+        end_early(result, stop_reason());
+    }
+    for (uint32_t round = 1; round <= options.rounds && result.ended_early.empty(); ++round) {
+        // Who goes first changes: the second finds warm caches.
+        run_once(sides[round % 2 == 1 ? 0 : 1], round, options.quiet, result);
+        run_once(sides[round % 2 == 1 ? 1 : 0], round, options.quiet, result);
+    }
+    bool nothing = sides[0].rounds.empty() && sides[1].rounds.empty();
+    if (nothing && !result.ended_early.empty() && !is_stopping())
+        throw LoadError(result.ended_early);
+    conclude(result, options, sides);
     return result;
 }
 

@@ -13,6 +13,7 @@ namespace pgmqtt::loadtest {
 namespace {
 
 constexpr size_t kReadBuffer = 1 << 20;
+constexpr Nanos kLongestWait = kSecond / 10;  // then whoever turns the loop can look at signals
 
 }  // namespace
 
@@ -52,7 +53,7 @@ void EventLoop::turn(Nanos deadline) {
     flush_all();
     std::array<epoll_event, 256> events;
     Nanos now = monotonic_now();
-    Nanos wait = deadline > now ? deadline - now : 0;
+    Nanos wait = deadline > now ? std::min(deadline - now, kLongestWait) : 0;
     timespec timeout{static_cast<time_t>(wait / kSecond), static_cast<long>(wait % kSecond)};
     gone_.clear();
     int count =

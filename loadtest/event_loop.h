@@ -40,8 +40,8 @@ class EventLoop {
     void flush_later(Flushed* flushed) { to_flush_.push_back(flushed); }
     void forget(Flushed* flushed);
 
-    // Waits for events until `deadline`, handles them, flushes. Events of one that was removed
-    // during the turn are dropped.
+    // Waits for events until `deadline`, or a moment if that is less; handles them, flushes. Events
+    // of one that was removed during the turn are dropped.
     void turn(Nanos deadline);
     void flush_all();
 

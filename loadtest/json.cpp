@@ -117,8 +117,10 @@ void put_rates(JsonWriter& json, const RunResult& r) {
         json.number("broker_cpu_us_per_operation", r.broker_cpu_us_per_operation);
         json.number("broker_cpu_fraction", r.broker_cpu_fraction);
     }
-    json.number("loader_cpu_us_per_operation", r.loader_cpu_us_per_operation);
-    json.number("loader_busiest_thread", r.loader_busiest_thread);
+    if (r.loader_cpu_us_per_operation >= 0) {
+        json.number("loader_cpu_us_per_operation", r.loader_cpu_us_per_operation);
+        json.number("loader_busiest_thread", r.loader_busiest_thread);
+    }
 }
 
 void put_seconds(JsonWriter& json, const RunResult& r) {
@@ -184,6 +186,7 @@ std::string to_json(const RunResult& r) {
     json.text("mode", r.mode);
     json.text("started_at", r.started_at);
     json.boolean("ok", r.ok());
+    if (!r.ended_early.empty()) json.text("ended_early", r.ended_early);
     put_rates(json, r);
     put_counters(json, r.counters);
     json.begin("histograms", '{');

@@ -3,23 +3,25 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
 
+#include "loadtest/cpu_clock.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
 #include "loadtest/postgres.h"
-#include "loadtest/report_html.h"
+#include "loadtest/report_files.h"
+#include "loadtest/stop.h"
 #include "loadtest/summary.h"
 
 namespace pgmqtt::loadtest {
 namespace {
 
-// Exit codes: 0 the run counts, 1 it does not, 2 it did not take place.
+// Exit codes: 0 the run counts, 1 it does not, 2 it did not take place, 128 and the number of the
+// signal that ended it early.
 constexpr int kDoesNotCount = 1;
 constexpr int kDidNotRun = 2;
+constexpr int kSignalled = 128;
 
 void prepare_process() {
     // The pacer wakes up when it asked to, not 50 us later.
@@ -28,18 +30,6 @@ void prepare_process() {
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-}
-
-void write_json(const Options& options, const RunResult& result) {
-    if (options.json.empty()) return;
-    std::string line = to_json(result) + "\n";
-    if (options.json == "-") {
-        std::cout << line << std::flush;
-        return;
-    }
-    std::ofstream file(options.json, std::ios::app);
-    if (!(file << line << std::flush))
-        throw LoadError("--json " + options.json + " cannot be written; name another file");
 }
 
 void find_broker(Options& options) {
@@ -52,10 +42,14 @@ void find_broker(Options& options) {
             "shared_preload_libraries, and is the user a member of pg_monitor?");
 }
 
-void write_report(const Options& options, const RunResult& result) {
-    if (options.html.empty()) return;
-    if (std::string fault = write_html(result, options.html); !fault.empty())
-        throw LoadError("--html " + options.html + ": " + fault + "; name another file");
+void check_processes(const Options& options) {
+    auto check = [](const char* option, int pid) {
+        if (pid != 0 && !process_cpu(pid))
+            throw LoadError(std::string(option) + " " + std::to_string(pid) +
+                            ": there is no such process, or you may not look at it");
+    };
+    check("--broker-pid", options.broker_pid);
+    check("--peer-pid", options.peer_pid);
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -65,11 +59,13 @@ int run(const std::vector<std::string>& arguments) {
         return arguments.empty() ? kDidNotRun : 0;
     }
     Options options = parse_options(arguments);
+    check_report_files(options);
+    check_processes(options);
     find_broker(options);
     RunResult result = find_mode(options.mode)->run(options);
     if (!options.quiet) std::cout << summary(result) << std::flush;
-    write_json(options, result);
-    write_report(options, result);
+    write_report_files(options, result);
+    if (is_stopping()) return kSignalled + stop_signal();
     return result.ok() ? 0 : kDoesNotCount;
 }
 
@@ -79,10 +75,11 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
     using namespace pgmqtt::loadtest;
     prepare_process();
+    watch_signals();
     try {
         return run({argv + 1, argv + argc});
     } catch (const std::exception& error) {
         std::cerr << "loadtest: " << error.what() << "\n";
-        return kDidNotRun;
+        return is_stopping() ? kSignalled + stop_signal() : kDidNotRun;
     }
 }

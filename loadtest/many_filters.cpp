@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "loadtest/cardinality.h"
+#include "loadtest/ending.h"
 #include "loadtest/load_error.h"
 #include "loadtest/party.h"
 #include "loadtest/sender.h"
@@ -33,8 +34,7 @@ class Holder final : ClientEvents {
     // Counts as ready once all filters are in.
     void install() { subscribe_next(); }
 
-    uint64_t next_sequence() { return sent_++; }
-    void count_lost() { meter_.counters.lost += tracker_.lost(sent_); }
+    void count_lost(uint64_t sent) { meter_.counters.lost += tracker_.lost(sent); }
 
    private:
     void on_connected(Client&, std::string_view refusal) override {
@@ -80,7 +80,6 @@ class Holder final : ClientEvents {
     Attendance& attendance_;
     std::deque<std::string> filters_;
     StreamTracker tracker_;
-    uint64_t sent_ = 0;
     std::unique_ptr<Client> client_;
 };
 
@@ -105,36 +104,57 @@ class ManyFilters {
     }
 
     RunResult run() {
-        RunResult result = new_result(options_);
+        return carry_out(
+            new_result(options_), [this] { return installed_; },
+            [this](RunResult& result) {
+                install(result);
+                measure(result);
+                drain();
+            },
+            [this](RunResult& result) { conclude(result); }, [this] { leave(); });
+    }
+
+   private:
+    void install(RunResult& result) {
         gather(loop_, attendance_, holders_.size(), 100, [&](size_t i) { holders_[i]->connect(); });
         BrokerSpan span(options_.broker_pid);
         gather(loop_, attendance_, holders_.size(), holders_.size(),
                [&](size_t i) { holders_[i]->install(); });
         span.stop();
+        installed_ = true;
         auto filters = static_cast<double>(options_.filters);
         result.figures.push_back({"subscribe_rate", filters / span.seconds(), "filters/s"});
         if (span.cpu_us() >= 0)
             result.figures.push_back({"subscribe_cpu", span.cpu_us() / filters, "us per filter"});
         gather(loop_, attendance_, 1, 1, [&](size_t) { sender_.connect(); });
-        measure(result);
-        for (auto& holder : holders_) holder->disconnect();
-        sender_.disconnect();
-        return result;
     }
 
-   private:
+    void leave() {
+        for (auto& holder : holders_) holder->disconnect();
+        sender_.disconnect();
+    }
+
+    // How many of the first `messages` are for this holder: topics come in turn, and so do their
+    // holders.
+    uint64_t share(uint64_t messages, size_t holder) const {
+        auto of_topics = [&](uint64_t topics) {
+            return topics / holders_.size() + (holder < topics % holders_.size() ? 1 : 0);
+        };
+        return messages / topics_.size() * of_topics(topics_.size()) +
+               of_topics(messages % topics_.size());
+    }
+
     Sender::Message make(uint64_t i, Nanos now) {
         size_t topic = i % topics_.size();
         size_t holder = topic % holders_.size();
         Stamp stamp{.run = options_.run,
                     .publisher = static_cast<uint32_t>(holder),
-                    .sequence = holders_[holder]->next_sequence(),
+                    .sequence = share(i, holder),
                     .scheduled = now};
         return {topics_[topic], payload_.stamp(stamp)};
     }
 
-    // The window is end to end, and never more than the client takes: a number that was made is
-    // sent.
+    // The window is end to end.
     uint64_t may_send_until() const {
         const Counters& c = meter_.counters;
         uint64_t end = c.received - c.duplicated + options_.end_to_end_window();
@@ -146,7 +166,7 @@ class ManyFilters {
     void send_for(double seconds, const std::function<void(Nanos)>& at_second) {
         Nanos begin = monotonic_now(), end = begin + from_seconds(seconds);
         Nanos next = std::min(end, begin + kSecond);
-        for (Nanos now = begin; now < end && attendance_.gone == 0;) {
+        for (Nanos now = begin; now < end && attendance_.gone == 0 && !is_stopping();) {
             sender_.send_until(may_send_until(),
                                [this](uint64_t i, Nanos at) { return make(i, at); });
             loop_.turn(next);
@@ -179,11 +199,14 @@ class ManyFilters {
             static_cast<double>(meter_.counters.sent - first.sent) / window_.seconds();
         result.payload_megabytes_per_second =
             static_cast<double>(meter_.received_bytes - bytes_before) / 1e6 / window_.seconds();
-        drain();
+    }
+
+    void conclude(RunResult& result) {
         result.counters = meter_.counters;
         result.seconds = table_.seconds();
         result.histograms.push_back({"end to end", table_.end_to_end()});
         result.errors = attendance_.reasons;
+        if (attendance_.gone != 0) end_early(result, attendance_.reasons[0]);
         window_.fill(result);
         judge(result, options_);
     }
@@ -191,13 +214,13 @@ class ManyFilters {
     void drain() {
         Counters& c = meter_.counters;
         c.expected = c.sent;
-        Nanos end = monotonic_now() + from_seconds(options_.drain);
+        Patience patience(from_seconds(options_.drain));
         auto is_open = [&] {
             return c.received < c.expected || (options_.qos != 0 && sender_.answered() < c.sent);
         };
-        while (is_open() && attendance_.gone == 0 && monotonic_now() < end)
+        while (is_open() && attendance_.gone == 0 && patience.lasts(c.received + c.acknowledged))
             loop_.turn(monotonic_now() + kSecond / 10);
-        for (auto& holder : holders_) holder->count_lost();
+        for (size_t i = 0; i < holders_.size(); ++i) holders_[i]->count_lost(share(c.sent, i));
     }
 
     const Options& options_;
@@ -207,6 +230,7 @@ class ManyFilters {
     Window window_;
     Attendance attendance_;
     Payload payload_;
+    bool installed_ = false;
     std::vector<std::unique_ptr<Holder>> holders_;
     std::vector<std::string> topics_;
     Sender sender_;
@@ -215,7 +239,6 @@ class ManyFilters {
 }  // namespace
 
 RunResult run_many_filters(const Options& options) {
-    if (options.connections == 0) throw LoadError("--connections must be at least 1");
     return ManyFilters(options).run();
 }
 

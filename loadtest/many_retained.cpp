@@ -1,6 +1,7 @@
 // cardinality --retained: how fast retained messages are stored, and sent to one who subscribes.
 #include "loadtest/cardinality.h"
 #include "loadtest/cleanup.h"
+#include "loadtest/ending.h"
 #include "loadtest/load_error.h"
 #include "loadtest/party.h"
 #include "loadtest/sender.h"
@@ -62,49 +63,59 @@ class ManyRetained {
           collector_(options.run, options.retained, meter_, attendance_) {}
 
     RunResult run() {
-        RunResult result = new_result(options_);
-        result.warmup_seconds = 0;
-        gather(loop_, attendance_, 1, 1, [this](size_t) { sender_.connect(); });
-        store(result);
-        if (attendance_.gone == 0) collect(result);
-        result.counters = meter_.counters;
-        result.errors.insert(result.errors.end(), attendance_.reasons.begin(),
-                             attendance_.reasons.end());
-        judge(result, options_);
-        sender_.disconnect();
-        if (attendance_.gone == 0) clear();
-        return result;
+        return carry_out(
+            new_result(options_), [this] { return window_.was_opened(); },
+            [this](RunResult& result) {
+                result.warmup_seconds = 0;
+                gather(loop_, attendance_, 1, 1, [this](size_t) { sender_.connect(); });
+                store(result);
+                if (attendance_.gone == 0 && !is_stopping()) collect(result);
+            },
+            [this](RunResult& result) { conclude(result); }, [this] { clear(); });
     }
 
    private:
+    void conclude(RunResult& result) {
+        window_.fill(result);
+        result.counters = meter_.counters;
+        result.errors.insert(result.errors.end(), attendance_.reasons.begin(),
+                             attendance_.reasons.end());
+        if (attendance_.gone != 0) end_early(result, attendance_.reasons[0]);
+        judge(result, options_);
+    }
+
     base::ByteView topic(uint64_t i) {
         topic_ = topic_of(options_, static_cast<uint32_t>(i), 0);
         return topic_;
     }
 
     void clear() {
+        sender_.disconnect();
+        if (sender_.sent() == 0) return;
         std::vector<std::string> topics;
         for (uint64_t i = 0; i < sender_.sent(); ++i) topics.emplace_back(topic(i));
-        clear_retained(options_, client_id(options_, "r", 0), loop_, topics);
+        clear_retained(options_, client_id(options_, "p", 0), loop_, topics);
     }
 
     void store(RunResult& result) {
         window_.open();
         bool all = sender_.send_all(
-            loop_, options_.retained, from_seconds(options_.drain), [this](uint64_t i, Nanos now) {
+            loop_, options_.retained, Patience(from_seconds(options_.drain)),
+            [this](uint64_t i, Nanos now) {
                 Stamp stamp{.run = options_.run, .publisher = 0, .sequence = i, .scheduled = now};
                 return Sender::Message{topic(i), payload_.stamp(stamp)};
             });
         window_.close();
-        if (!all) result.errors.emplace_back("not every retained message was acknowledged");
+        if (!all && !is_stopping())
+            result.errors.emplace_back("not every retained message was acknowledged");
         result.operation = "retained message";
         result.operations = meter_.counters.acknowledged;
         result.measured_seconds = window_.seconds();
         result.acknowledged_per_second = static_cast<double>(result.operations) / window_.seconds();
+        result.sent_per_second = static_cast<double>(sender_.sent()) / window_.seconds();
         result.payload_megabytes_per_second =
             static_cast<double>(meter_.sent_bytes) / 1e6 / window_.seconds();
         result.figures.push_back({"store_rate", result.acknowledged_per_second, "messages/s"});
-        window_.fill(result);
     }
 
     void collect(RunResult& result) {
@@ -116,14 +127,10 @@ class ManyRetained {
         std::string filter = topic_of(options_, 0, 0);
         filter.replace(filter.rfind('/'), std::string::npos, "/#");
         client->subscribe({filter}, options_.qos);
-        Nanos progress = monotonic_now();
-        uint64_t seen = 0;
+        Patience patience(from_seconds(options_.drain));
         while (collector_.missing() != 0 && attendance_.gone == 0 &&
-               monotonic_now() - progress < from_seconds(options_.drain)) {
+               patience.lasts(meter_.counters.received))
             loop_.turn(monotonic_now() + kSecond / 10);
-            if (meter_.counters.received != seen) progress = monotonic_now();
-            seen = meter_.counters.received;
-        }
         span.stop();
         auto received = static_cast<double>(meter_.counters.received);
         result.figures.push_back({"fetch_rate", received / span.seconds(), "messages/s"});

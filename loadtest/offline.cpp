@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "loadtest/cleanup.h"
+#include "loadtest/ending.h"
 #include "loadtest/event_loop.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
@@ -29,20 +30,25 @@ class Offline {
     }
 
     RunResult run() {
+        return carry_out(
+            new_result(options_), [this] { return window_.was_opened(); },
+            [this](RunResult& result) {
+                arrive();
+                queue(result);
+                if (!is_stopping()) drain(result);
+            },
+            [this](RunResult& result) { conclude(result); }, [this] { forget(); });
+    }
+
+   private:
+    void arrive() {
         gather(loop_, attendance_, subscribers_.size(), 100,
                [this](size_t i) { subscribers_[i]->connect(); });
         for (auto& subscriber : subscribers_) subscriber->disconnect();
         gather(loop_, attendance_, publishers_.size(), 100,
                [this](size_t i) { publishers_[i]->connect(); });
-        RunResult result = new_result(options_);
-        queue(result);
-        drain(result);
-        for (auto& subscriber : subscribers_) subscriber->disconnect();
-        forget();
-        return result;
     }
 
-   private:
     std::unique_ptr<Subscriber> new_subscriber(uint32_t number) {
         ClientOptions client = client_options(options_, client_id(options_, "s", number));
         client.clean = false;
@@ -59,25 +65,21 @@ class Offline {
         });
     }
 
-    // Until done() or nothing moves for --drain seconds.
+    // Until done(), or nothing moves for --drain seconds, or a signal comes.
     template <class Done>
     void go_on(Nanos begin, Done done) {
-        Nanos progress = monotonic_now();
-        uint64_t seen = 0;
+        Patience patience(from_seconds(options_.drain));
         Counters then = meter_.counters;
         Nanos next = begin + kSecond;
         meter_.measuring = true;
-        while (!done() && attendance_.gone == 0) {
+        while (!done() && attendance_.gone == 0 && !is_stopping()) {
             Nanos now = monotonic_now();
             filling_.swap(ready_);
             for (Publisher* publisher : filling_) publisher->fill(now, options_);
             filling_.clear();
             loop_.turn(std::min(next, now + kSecond / 10));
             now = monotonic_now();
-            uint64_t moved = meter_.counters.received + meter_.counters.acknowledged;
-            if (moved != seen) progress = now;
-            seen = moved;
-            if (now - progress > from_seconds(options_.drain)) break;
+            if (!patience.lasts(meter_.counters.received + meter_.counters.acknowledged)) break;
             if (now < next) continue;
             deliver(then);
             next += kSecond;
@@ -114,6 +116,7 @@ class Offline {
     }
 
     void drain(RunResult& result) {
+        drained_ = true;
         meter_.counters.expected = meter_.counters.sent * receivers_;
         BrokerSpan span(options_.broker_pid);
         for (auto& subscriber : subscribers_) subscriber->come_back();
@@ -128,12 +131,18 @@ class Offline {
         if (span.cpu_us() >= 0 && received > 0)
             result.figures.push_back({"drain_cpu", span.cpu_us() / received, "us per message"});
         for (Nanos end = monotonic_now() + kSecond / 5; monotonic_now() < end;) loop_.turn(end);
-        for (const auto& subscriber : subscribers_)
-            for (const auto& publisher : publishers_)
-                if (subscriber->hears(publisher->number()))
-                    subscriber->count_lost(publisher->number(), publisher->sent());
+    }
+
+    void conclude(RunResult& result) {
+        // What nobody came to fetch is not lost.
+        if (drained_)
+            for (const auto& subscriber : subscribers_)
+                for (const auto& publisher : publishers_)
+                    if (subscriber->hears(publisher->number()))
+                        subscriber->count_lost(publisher->number(), publisher->sent());
         result.counters = meter_.counters;
         result.seconds = table_.seconds();
+        if (attendance_.gone != 0) end_early(result, attendance_.reasons[0]);
         result.errors = attendance_.reasons;
         window_.fill(result);
         judge(result, options_);
@@ -141,7 +150,7 @@ class Offline {
 
     void forget() {
         for (auto& publisher : publishers_) publisher->disconnect();
-        if (attendance_.gone != 0) return;
+        for (auto& subscriber : subscribers_) subscriber->disconnect();
         std::vector<std::string> ids;
         for (uint32_t i = 0; i < subscribers_.size(); ++i)
             ids.push_back(client_id(options_, "s", i));
@@ -155,6 +164,7 @@ class Offline {
     Window window_;
     Attendance attendance_;
     uint64_t receivers_ = 0;
+    bool drained_ = false;
     size_t second_ = 0;
     Nanos began_ = 0;
     std::vector<Publisher*> ready_, filling_;

@@ -7,6 +7,7 @@
 
 #include "loadtest/load_error.h"
 #include "loadtest/paho_inbox.h"
+#include "loadtest/refusal.h"
 
 namespace pgmqtt::loadtest {
 namespace {
@@ -33,6 +34,12 @@ std::string text_of(const char* message, int code) {
            std::to_string(code);
 }
 
+// Paho's own codes are negative, those of a CONNACK are not.
+std::string refusal(int protocol, const char* message, int code) {
+    return code > 0 ? connack_refusal(protocol, static_cast<unsigned>(code))
+                    : no_connection(text_of(message, code));
+}
+
 void on_connect(void* context, MQTTAsync_successData*) {
     inbox_of(context).put({.kind = Kind::kConnected, .token = 65535});
 }
@@ -45,12 +52,12 @@ void on_connect5(void* context, MQTTAsync_successData5* data) {
 }
 void on_no_connect(void* context, MQTTAsync_failureData* data) {
     inbox_of(context).put(
-        {.kind = Kind::kConnected, .fine = false, .text = text_of(data->message, data->code)});
+        {.kind = Kind::kConnected, .fine = false, .text = refusal(4, data->message, data->code)});
 }
 void on_no_connect5(void* context, MQTTAsync_failureData5* data) {
     int code = data->reasonCode != 0 ? static_cast<int>(data->reasonCode) : data->code;
     inbox_of(context).put(
-        {.kind = Kind::kConnected, .fine = false, .text = text_of(data->message, code)});
+        {.kind = Kind::kConnected, .fine = false, .text = refusal(5, data->message, code)});
 }
 void on_sent(void* context, MQTTAsync_successData*) {
     put_done(context, true);
@@ -120,7 +127,7 @@ void PahoClient::connect() {
     if (int code = start_connecting(); code != MQTTASYNC_SUCCESS)
         inbox_->put({.kind = Kind::kConnected,
                      .fine = false,
-                     .text = text_of(MQTTAsync_strerror(code), code)});
+                     .text = no_connection(text_of(MQTTAsync_strerror(code), code))});
 }
 
 int PahoClient::start_connecting() {

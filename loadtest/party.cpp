@@ -8,34 +8,32 @@
 namespace pgmqtt::loadtest {
 namespace {
 
-constexpr Nanos kPatience = 30 * kSecond;  // for a connect or a SUBACK
-constexpr Nanos kLinger = kSecond / 10;    // after the last message: duplicates come late
+constexpr Nanos kPatience = 30 * kSecond;      // for a connect or a SUBACK
+constexpr Nanos kShortPatience = 5 * kSecond;  // of somebody who asked for the end
+constexpr Nanos kLinger = kSecond / 10;        // after the last message: duplicates come late
 constexpr size_t kConnectsAtOnce = 100;
 constexpr unsigned kPacedAtOnce = 10000;  // then the sockets get a turn
 
 }  // namespace
 
 void gather(EventLoop& loop, Attendance& attendance, size_t count, size_t concurrency,
-            const std::function<void(size_t)>& connect) {
+            const std::function<void(size_t)>& connect, OnStop on_stop) {
     attendance.ready = 0;
     uint64_t gone_before = attendance.gone;
     size_t begun = 0;
-    Nanos progress = monotonic_now();
-    uint64_t ready_then = 0;
+    Nanos most = is_stopping() ? kShortPatience : kPatience;
+    Patience patience(most, OnStop::kGoOn);
     while (attendance.ready < count) {
+        if (on_stop == OnStop::kGiveUp && is_stopping()) throw Interrupted();
         while (begun < count && begun - attendance.ready < concurrency) connect(begun++);
         loop.turn(monotonic_now() + kSecond / 10);
-        Nanos now = monotonic_now();
-        if (attendance.ready != ready_then) progress = now;
-        ready_then = attendance.ready;
         if (attendance.gone != gone_before)
-            throw LoadError(
-                (attendance.reasons.empty() ? "a client broke" : attendance.reasons.back()) +
-                "; is the broker there? See --host, --port, and its log");
-        if (now - progress > kPatience)
-            throw LoadError("no CONNACK or SUBACK for 30 s, with " +
-                            std::to_string(attendance.ready) + " of " + std::to_string(count) +
-                            " clients there; look at the broker's log");
+            throw LoadError(attendance.reasons.empty() ? "a client broke"
+                                                       : attendance.reasons.back());
+        if (!patience.lasts(attendance.ready))
+            throw LoadError("no CONNACK or SUBACK for " + std::to_string(most / kSecond) +
+                            " s, with " + std::to_string(attendance.ready) + " of " +
+                            std::to_string(count) + " clients there; look at the broker's log");
     }
 }
 
@@ -80,8 +78,9 @@ void Party::gather_publishers() {
 }
 
 bool Party::anybody_left() const {
-    return std::any_of(publishers_.begin(), publishers_.end(),
-                       [](const auto& publisher) { return publisher->is_open(); });
+    auto is_open = [](const auto& client) { return client->is_open(); };
+    return std::any_of(publishers_.begin(), publishers_.end(), is_open) &&
+           (subscribers_.empty() || std::any_of(subscribers_.begin(), subscribers_.end(), is_open));
 }
 
 bool Party::is_settled() const {
@@ -132,7 +131,7 @@ bool Party::run(Nanos begin, Nanos end, const std::function<void(Nanos)>& at_sec
     for (auto& publisher : publishers_)
         if (!paced_ && publisher->sent() == 0) publisher->fill(now, options_);
     Nanos second = begin + kSecond;
-    while (now < end) {
+    while (now < end && !is_stopping()) {
         turn(std::min(second, end));
         now = monotonic_now();
         while (second <= now && second < end) {
@@ -146,18 +145,12 @@ bool Party::run(Nanos begin, Nanos end, const std::function<void(Nanos)>& at_sec
 }
 
 void Party::drain() {
-    Nanos now = monotonic_now();
-    Nanos progress = now;
-    uint64_t seen = 0;
+    Patience patience(from_seconds(options_.drain));
     ready_.clear();
-    while (!is_settled() && now - progress < from_seconds(options_.drain) && anybody_left()) {
-        loop_.turn(now + kSecond / 10);
-        now = monotonic_now();
-        uint64_t moved = meter.counters.received + meter.counters.acknowledged;
-        if (moved != seen) progress = now;
-        seen = moved;
-    }
-    for (Nanos end = now + kLinger; now < end; now = monotonic_now()) loop_.turn(end);
+    while (!is_settled() && anybody_left() &&
+           patience.lasts(meter.counters.received + meter.counters.acknowledged))
+        loop_.turn(monotonic_now() + kSecond / 10);
+    for (Nanos end = monotonic_now() + kLinger; monotonic_now() < end;) loop_.turn(end);
 }
 
 void Party::count_lost() {
@@ -170,14 +163,14 @@ void Party::count_lost() {
 void Party::leave() {
     for (auto& publisher : publishers_) publisher->disconnect();
     for (auto& subscriber : subscribers_) subscriber->disconnect();
-    if (attendance.gone != 0) return;
-    std::vector<std::string> ids, topics;
+    std::vector<std::string> ids;
     for (const auto& subscriber : subscribers_)
         ids.push_back(client_id(options_, "s", subscriber->number()));
-    for (const auto& publisher : publishers_)
-        topics.insert(topics.end(), publisher->topics().begin(), publisher->topics().end());
     if (options_.persistent) forget_sessions(options_, loop_, ids);
-    if (options_.retain) clear_retained(options_, client_id(options_, "r", index_), loop_, topics);
+    if (!options_.retain) return;
+    for (const auto& publisher : publishers_)
+        clear_retained(options_, client_id(options_, "p", publisher->number()), loop_,
+                       publisher->topics());
 }
 
 }  // namespace pgmqtt::loadtest

@@ -9,6 +9,7 @@
 #include "loadtest/event_loop.h"
 #include "loadtest/pacer.h"
 #include "loadtest/roles.h"
+#include "loadtest/stop.h"
 
 namespace pgmqtt::loadtest {
 
@@ -23,11 +24,13 @@ class Party {
     void gather_publishers();
 
     // Sends as the options say (closed loop, or paced when there is a rate) until `end`; calls
-    // `at_second` at each multiple of a second after `begin`. False if nobody is left to go on.
+    // `at_second` at each multiple of a second after `begin`. False if nobody is left to go on; a
+    // signal ends it as the end of its time does.
     bool run(Nanos begin, Nanos end, const std::function<void(Nanos)>& at_second);
     // Until everything sent has come, or nothing has come for options.drain seconds.
     void drain();
     void count_lost();
+    // Removes what the clients made.
     void leave();
 
     Meter meter;
@@ -53,8 +56,9 @@ class Party {
     uint64_t first_arrivals_ = 0;
 };
 
-// Connects `count` clients through connect(i), at most `concurrency` at once.
+// Connects `count` clients through connect(i), at most `concurrency` at once. Throws LoadError when
+// one cannot come, and Interrupted unless told to go on.
 void gather(EventLoop& loop, Attendance& attendance, size_t count, size_t concurrency,
-            const std::function<void(size_t)>& connect);
+            const std::function<void(size_t)>& connect, OnStop on_stop = OnStop::kGiveUp);
 
 }  // namespace pgmqtt::loadtest

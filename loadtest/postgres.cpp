@@ -1,5 +1,8 @@
 #include "loadtest/postgres.h"
 
+#include <poll.h>
+
+#include "loadtest/clock.h"
 #include "loadtest/load_error.h"
 
 namespace pgmqtt::loadtest {
@@ -14,14 +17,44 @@ std::string first_line(const char* text) {
     return line.substr(0, line.find('\n'));
 }
 
+constexpr Nanos kPatience = 30 * kSecond;
+constexpr Nanos kRecovery = 5 * kSecond;
+
 }  // namespace
 
-Postgres::Postgres(const std::string& conninfo) : connection_(PQconnectdb(conninfo.c_str())) {
-    if (PQstatus(connection_.get()) != CONNECTION_OK)
-        throw LoadError("--pg: " + first_line(PQerrorMessage(connection_.get())) +
-                        "; psql must be able to connect with the same string");
+Postgres::Postgres(const std::string& conninfo) : conninfo_(conninfo) {
+    connect();
+}
+
+void Postgres::connect() {
+    // Step by step: a notice that comes with the connection must find the processor.
+    connection_.reset(PQconnectStart(conninfo_.c_str()));
+    PGconn* connection = connection_.get();
+    if (connection == nullptr) throw LoadError("--pg: no memory for a connection; free some");
     PQsetNoticeProcessor(
-        connection_.get(), [](void*, const char*) {}, nullptr);
+        connection, [](void*, const char*) {}, nullptr);
+    PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+    Nanos end = monotonic_now() + kPatience;
+    while (PQstatus(connection) != CONNECTION_BAD && status != PGRES_POLLING_OK &&
+           status != PGRES_POLLING_FAILED) {
+        pollfd polled{PQsocket(connection),
+                      static_cast<short>(status == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+        if (poll(&polled, 1, 100) > 0) status = PQconnectPoll(connection);
+        if (monotonic_now() > end) throw LoadError("--pg: PostgreSQL does not answer for 30 s");
+    }
+    if (PQstatus(connection) != CONNECTION_OK)
+        throw LoadError("--pg: " + first_line(PQerrorMessage(connection)) +
+                        "; psql must be able to connect with the same string");
+}
+
+void Postgres::reconnect() {
+    for (Nanos end = monotonic_now() + kRecovery;;) {
+        PQreset(connection_.get());
+        if (PQstatus(connection_.get()) == CONNECTION_OK) return;
+        if (monotonic_now() >= end)
+            throw LoadError("--pg: " + first_line(PQerrorMessage(connection_.get())));
+        poll(nullptr, 0, 200);
+    }
 }
 
 Postgres::Rows Postgres::query(const std::string& sql, const std::vector<std::string>& parameters) {

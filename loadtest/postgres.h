@@ -14,15 +14,22 @@ class Postgres {
     // Throws LoadError that says what to check.
     explicit Postgres(const std::string& conninfo);
 
+    // A new connection in place of this one, which broke; waits a few seconds for a server that
+    // recovers.
+    void reconnect();
+
     using Rows = std::vector<std::vector<std::string>>;
     Rows query(const std::string& sql, const std::vector<std::string>& parameters = {});
     // The single value of a query that returns one.
     std::string value(const std::string& sql, const std::vector<std::string>& parameters = {});
 
    private:
+    void connect();
+
     struct Close {
         void operator()(PGconn* connection) const { PQfinish(connection); }
     };
+    std::string conninfo_;
     std::unique_ptr<PGconn, Close> connection_;
 };
 

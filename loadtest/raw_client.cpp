@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "loadtest/load_error.h"
+#include "loadtest/refusal.h"
 
 namespace pgmqtt::loadtest {
 namespace {
@@ -180,12 +181,14 @@ void RawClient::on_events(uint32_t events) {
 
 void RawClient::broken(std::string_view why) {
     std::string reason(why);
+    if (!connack_seen_) return refused(no_connection(reason));
     close();
-    if (connack_seen_) {
-        events_.on_closed(*this, reason);
-    } else {
-        events_.on_connected(*this, reason);
-    }
+    events_.on_closed(*this, reason);
+}
+
+void RawClient::refused(const std::string& why) {
+    close();
+    events_.on_connected(*this, why);
 }
 
 void RawClient::fault(const char* what) {

@@ -51,6 +51,7 @@ class RawClient final : public Client, Watched, Flushed {
     void wants_flush();
     void watch_output(bool wanted);
     void broken(std::string_view why);
+    void refused(const std::string& why);
     void fault(const char* what);
     void encode(const mqtt::Packet& packet);
 

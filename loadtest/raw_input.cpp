@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "loadtest/raw_client.h"
+#include "loadtest/refusal.h"
 
 namespace pgmqtt::loadtest {
 namespace {
@@ -198,9 +199,7 @@ void RawClient::take_connack(base::ByteView body) {
         !mqtt::decode(frame_of(kConnack << 4, body), version, mqtt::Sender::kServer, packet))
         return fault("CONNACK");
     const auto& connack = std::get<mqtt::Connack>(packet);
-    if (connack.code != 0)
-        return broken("CONNACK with code " + std::to_string(unsigned{connack.code}) +
-                      "; see --username and --password, and the broker's limits");
+    if (connack.code != 0) return refused(connack_refusal(options_.protocol, connack.code));
     uint16_t limit = connack.properties.receive_maximum.value_or(65535);
     in_flight_.reset(std::min(options_.inflight, limit));
     connack_seen_ = true;

@@ -96,20 +96,17 @@ std::string verdict_of(const RunResult& result) {
     const Counters& c = result.counters;
     std::string out = result.ok() ? "<div class=\"verdict good\"><b>The run counts.</b> "
                                   : "<div class=\"verdict bad\"><b>The run does not count.</b> ";
+    if (!result.ended_early.empty())
+        out += "<b>" + escape_html("It ended early: " + result.ended_early) + ".</b> ";
     out += escape_html(exact(c.lost) + " lost, " + exact(c.duplicated) + " duplicated, " +
                        exact(c.misordered) + " misordered, " + exact(c.corrupt) + " corrupt, " +
                        exact(c.failed) + " failed; " + exact(c.received) + " of " +
                        exact(c.expected) + " deliveries received.");
-    if (!result.ok()) out += list_of(result.errors);
+    if (!result.errors.empty()) out += list_of(result.errors);
     out += "</div>\n";
-    std::vector<std::string> warnings = result.warnings;
-    if (result.samples.missed > 0) {
-        warnings.push_back(
-            exact(result.samples.missed) +
-            " samples without an answer of PostgreSQL; the last: " + result.samples.last_error);
-    }
-    if (!warnings.empty())
-        out += "<div class=\"verdict warn\"><b>Warnings</b>" + list_of(warnings) + "</div>\n";
+    if (!result.warnings.empty())
+        out +=
+            "<div class=\"verdict warn\"><b>Warnings</b>" + list_of(result.warnings) + "</div>\n";
     return out;
 }
 

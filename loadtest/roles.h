@@ -117,6 +117,7 @@ class Subscriber final : ClientEvents {
     // The session is there already: no SUBSCRIBE.
     void come_back();
     void disconnect();
+    bool is_open() const { return open_; }
 
     std::function<void(uint32_t)> on_first;
 

@@ -82,9 +82,10 @@ struct RunResult {
     std::vector<Figure> figures;
     std::vector<std::string> warnings;  // e.g. the loader was the ceiling
     std::vector<std::string> errors;    // why the run does not count; empty in a good run
+    std::string ended_early;            // why; empty when it went on to its end
     SampleSeries samples;
 
-    bool ok() const { return errors.empty(); }
+    bool ok() const { return errors.empty() && ended_early.empty(); }
 };
 
 }  // namespace pgmqtt::loadtest

@@ -9,6 +9,7 @@
 #include "loadtest/event_loop.h"
 #include "loadtest/meter.h"
 #include "loadtest/roles.h"
+#include "loadtest/stop.h"
 
 namespace pgmqtt::loadtest {
 
@@ -18,7 +19,8 @@ class Sender final : ClientEvents {
         base::ByteView topic;
         base::ByteView payload;
     };
-    // Of the message that is number `i`; the views live until the next call.
+    // Of the message that is number `i`; the views live until the next call. The client may refuse
+    // one (paho takes so many and no more at once): it is made again, so making must leave no mark.
     using Make = std::function<Message(uint64_t i, Nanos now)>;
 
     Sender(const Options& options, const std::string& id, bool retain, EventLoop& loop,
@@ -34,7 +36,6 @@ class Sender final : ClientEvents {
     void send_until(uint64_t end, const Make& make) {
         Nanos now = monotonic_now();
         for (; sent_ < end && client_->backlog() < kMaxBacklog; ++sent_) {
-            // What make() has made must go out: it counts.
             if (qos_ != 0 && !client_->has_room()) return;
             auto [topic, payload] = make(sent_, now);
             if (!client_->publish(topic, payload, qos_, retain_, now)) return;
@@ -44,19 +45,17 @@ class Sender final : ClientEvents {
         }
     }
 
-    // Sends all and waits for their acknowledgements; false if that ended early.
-    bool send_all(EventLoop& loop, uint64_t count, Nanos patience, const Make& make) {
-        uint64_t end = sent_ + count, answered_then = answered_;
-        Nanos progress = monotonic_now();
+    // Sends all and waits for their acknowledgements; false if that ended early. A signal ends the
+    // sending, unless `patience` goes on, but what was sent is waited for.
+    bool send_all(EventLoop& loop, uint64_t count, Patience patience, const Make& make) {
+        uint64_t end = sent_ + count;
         while (sent_ < end || (qos_ != 0 && answered_ < end)) {
+            if (patience.gives_up()) end = sent_;
             send_until(end, make);
             loop.turn(monotonic_now() + kSecond / 10);
-            if (attendance_.gone != 0) return false;
-            if (answered_ != answered_then) progress = monotonic_now();
-            answered_then = answered_;
-            if (monotonic_now() - progress > patience) return false;
+            if (attendance_.gone != 0 || !patience.lasts(answered_)) return false;
         }
-        return true;
+        return !patience.gives_up();
     }
 
     uint64_t sent() const { return sent_; }

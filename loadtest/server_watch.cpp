@@ -85,6 +85,9 @@ bool ServerWatch::connect(Deadline deadline) {
     const char* const values[] = {conninfo_.c_str(), "pgmqtt loadtest sampler", kOptions, nullptr};
     connection_ = PQconnectStartParams(keywords, values, 1);
     if (!connection_) return false;
+    // What the server remarks is not of the run.
+    PQsetNoticeProcessor(
+        connection_, [](void*, const char*) {}, nullptr);
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     while (PQstatus(connection_) != CONNECTION_BAD) {
         const bool reading = status == PGRES_POLLING_READING;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "loadtest/cleanup.h"
+#include "loadtest/ending.h"
 #include "loadtest/event_loop.h"
 #include "loadtest/guest.h"
 #include "loadtest/load_error.h"
@@ -19,9 +20,17 @@ class Storm {
     }
 
     RunResult run() {
+        return carry_out(
+            new_result(options_), [this] { return window_.was_opened(); },
+            [this](RunResult& result) { storm(result); },
+            [this](RunResult& result) { conclude(result); }, [this] { forget(); });
+    }
+
+   private:
+    void storm(RunResult& result) {
         for (auto& guest : guests_) guest->connect();
         Nanos begin = monotonic_now() + from_seconds(options_.warmup);
-        while (monotonic_now() < begin && anybody_left()) turn(begin);
+        while (monotonic_now() < begin && may_go_on()) turn(begin);
         window_.open();
         begin = monotonic_now();
         meter_.measuring = true;
@@ -30,19 +39,18 @@ class Storm {
         size_t second = 0;
         Nanos end = begin + from_seconds(options_.duration);
         Nanos now = begin;
-        while (now < end && anybody_left()) {
+        while (now < end && may_go_on()) {
             Nanos next = std::min(end, begin + (second + 1) * kSecond);
             turn(next);
             now = monotonic_now();
-            if (now < next && anybody_left()) continue;
+            if (now < next && may_go_on()) continue;
             table_.deliver(second++, to_seconds(now - begin), then, meter_);
             then = meter_.counters;
         }
         window_.close();
-        return result(meter_.counters.acknowledged - first.acknowledged);
+        result.operations = meter_.counters.acknowledged - first.acknowledged;
     }
 
-   private:
     std::unique_ptr<Guest> new_guest(uint64_t number) {
         ClientOptions client = client_options(options_, client_id(options_, "c", number));
         client.clean = !options_.reconnect;
@@ -55,6 +63,7 @@ class Storm {
     }
 
     bool anybody_left() const { return attendance_.gone < guests_.size(); }
+    bool may_go_on() const { return anybody_left() && !is_stopping(); }
 
     void turn(Nanos deadline) {
         loop_.turn(deadline);
@@ -71,24 +80,23 @@ class Storm {
         leaving_.clear();
     }
 
-    RunResult result(uint64_t connects) {
-        RunResult result = new_result(options_);
+    void conclude(RunResult& result) {
         result.operation = "connect";
-        result.operations = connects;
         result.measured_seconds = window_.seconds();
         result.counters = meter_.counters;
-        result.acknowledged_per_second = static_cast<double>(connects) / window_.seconds();
+        result.acknowledged_per_second = static_cast<double>(result.operations) / window_.seconds();
+        result.sent_per_second = result.acknowledged_per_second;
         result.seconds = table_.seconds();
         result.histograms.push_back({"connect", table_.acknowledge()});
         result.errors = attendance_.reasons;
+        if (!anybody_left()) end_early(result, attendance_.reasons[0]);
         window_.fill(result);
         judge(result, options_);
-        for (auto& guest : guests_) guest->disconnect();
-        if (options_.reconnect && attendance_.gone == 0) forget();
-        return result;
     }
 
     void forget() {
+        for (auto& guest : guests_) guest->disconnect();
+        if (!options_.reconnect) return;
         std::vector<std::string> ids;
         for (uint32_t i = 0; i < guests_.size(); ++i) ids.push_back(client_id(options_, "c", i));
         forget_sessions(options_, loop_, ids);
@@ -107,7 +115,6 @@ class Storm {
 }  // namespace
 
 RunResult run_storm(const Options& options) {
-    if (options.concurrency == 0) throw LoadError("--concurrency must be at least 1");
     return Storm(options).run();
 }
 

@@ -1,6 +1,7 @@
 #include "loadtest/summary.h"
 
 #include <cinttypes>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
@@ -20,6 +21,12 @@ __attribute__((format(printf, 2, 3))) void append(std::string& out, const char* 
 
 double ms(uint64_t nanos) {
     return static_cast<double>(nanos) / 1e6;
+}
+
+// None of whole numbers and of thousands.
+int digits_of(double value) {
+    if (std::floor(value) == value || std::abs(value) >= 1000) return 0;
+    return std::abs(value) >= 1 ? 2 : 4;
 }
 
 void append_counters(std::string& out, const Counters& c) {
@@ -69,8 +76,10 @@ std::string summary(const RunResult& r) {
     append_cpu(out, r);
     append_processes(out, r);
     for (const Figure& figure : r.figures)
-        append(out, "  %s %.6g %s\n", figure.name.c_str(), figure.value, figure.unit.c_str());
+        append(out, "  %s %.*f %s\n", figure.name.c_str(), digits_of(figure.value), figure.value,
+               figure.unit.c_str());
     append_counters(out, r.counters);
+    if (!r.ended_early.empty()) out += "  ENDED EARLY: " + r.ended_early + "\n";
     for (const std::string& warning : r.warnings) out += "  WARNING: " + warning + "\n";
     for (const std::string& error : r.errors) out += "  FAILED: " + error + "\n";
     return out;

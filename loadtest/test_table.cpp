@@ -1,6 +1,7 @@
 #include "loadtest/test_table.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "loadtest/load_error.h"
 
@@ -34,15 +35,33 @@ TestTable::TestTable(Postgres& postgres, const std::string& name, const std::str
         throw LoadError("there is a table, sink or mapping " + name +
                         " already, and it is not loadtest's; give --table another name");
     remove();
+    is_there_ = true;
     postgres_.query("CREATE TABLE " + name_ + " (" + columns + ")");
     postgres_.query("COMMENT ON TABLE " + name_ + " IS '" + kMark + "'");
 }
 
 TestTable::~TestTable() {
+    if (!is_there_) return;
     try {
-        remove();
-    } catch (const LoadError&) {
-        // The server is gone; the next run removes it.
+        drop();
+    } catch (const LoadError& error) {
+        std::fprintf(stderr, "loadtest: %s\n", error.what());
+    }
+}
+
+void TestTable::drop() {
+    is_there_ = false;
+    try {
+        try {
+            remove();
+        } catch (const LoadError&) {
+            // A server that fell and rose again still has it.
+            postgres_.reconnect();
+            remove();
+        }
+    } catch (const LoadError& error) {
+        throw LoadError("table, sink or mapping " + name_ + " is left (" + error.what() +
+                        "); the next run with this --table drops it");
     }
 }
 

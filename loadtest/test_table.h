@@ -9,8 +9,9 @@ namespace pgmqtt::loadtest {
 
 class TestTable {
    public:
-    // Drops what an interrupted run left.
+    // Drops what a run left that could not do so itself.
     TestTable(Postgres& postgres, const std::string& name, const std::string& columns);
+    // What drop() was not called for, or could not, is tried once more; said on standard error.
     ~TestTable();
     TestTable(const TestTable&) = delete;
     TestTable& operator=(const TestTable&) = delete;
@@ -19,6 +20,9 @@ class TestTable {
     void add_sink(const std::string& filter, const std::string& statement);
     void add_mapping(const std::string& topic, const std::string& payload, int qos);
 
+    // With the sink or the mapping. Throws LoadError that says what is left.
+    void drop();
+
     const std::string& name() const { return name_; }
 
    private:
@@ -26,6 +30,7 @@ class TestTable {
 
     Postgres& postgres_;
     std::string name_;
+    bool is_there_ = false;
 };
 
 }  // namespace pgmqtt::loadtest

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "loadtest/ending.h"
 #include "loadtest/load_error.h"
 #include "loadtest/mode.h"
 #include "loadtest/party.h"
@@ -29,7 +30,7 @@ class Run {
             others.emplace_back([this, i] { take_part(i); });
         take_part(0);
         for (std::thread& other : others) other.join();
-        if (error_) std::rethrow_exception(error_);
+        if (error_ && !window_.was_opened() && !is_stopping()) std::rethrow_exception(error_);
         return result();
     }
 
@@ -56,15 +57,24 @@ class Run {
     void take_part(uint32_t index) {
         Party& party = *parties_[index];
         attempt([&] { party.gather_subscribers(); });
-        if (!meet()) return;
-        attempt([&] { party.gather_publishers(); });
-        if (index == 0) start_ = monotonic_now();
-        if (!meet()) return;
+        if (meet()) {
+            attempt([&] { party.gather_publishers(); });
+            if (index == 0) start_ = monotonic_now();
+            if (meet()) load(party, index);
+        }
+        try {
+            party.leave();
+        } catch (const std::exception& error) {
+            std::lock_guard guard(mutex_);
+            left_behind_ = error.what();
+        }
+    }
+
+    void load(Party& party, uint32_t index) {
         attempt([&] { party.run(start_, start_ + from_seconds(options_.warmup), [](Nanos) {}); });
         attempt([&] { measure(party, index); });
         attempt([&] { party.drain(); });
         party.count_lost();
-        attempt([&] { party.leave(); });
     }
 
     void measure(Party& party, uint32_t index) {
@@ -77,7 +87,7 @@ class Run {
         party.meter.measuring = true;
         size_t second = 0;
         Nanos last = begin;
-        party.run(begin, begin + from_seconds(options_.duration), [&](Nanos now) {
+        bool all_time = party.run(begin, begin + from_seconds(options_.duration), [&](Nanos now) {
             if (now <= last) return;
             table_.deliver(second++, to_seconds(now - begin), then, party.meter);
             then = party.meter.counters;
@@ -87,6 +97,7 @@ class Run {
         party.meter.measuring = false;
         if (index == 0) window_.close();
         std::lock_guard guard(mutex_);
+        if (!all_time && !party.attendance.reasons.empty()) broken_ = party.attendance.reasons[0];
         measured_seconds_ = std::max(measured_seconds_, to_seconds(last - begin));
         sent_ += party.meter.counters.sent - before.sent;
         acknowledged_ += party.meter.counters.acknowledged - before.acknowledged;
@@ -100,7 +111,8 @@ class Run {
     }
 
     void report(size_t second) const {
-        if (options_.mode != "soak" || second % options_.report_every != 0) return;
+        if (options_.mode != "soak" || options_.quiet || second % options_.report_every != 0)
+            return;
         Second row = table_.last();
         std::printf("%8zu s  sent %llu/s  received %llu/s  p50 %.3f ms  p99 %.3f ms  max %.3f ms\n",
                     second, static_cast<unsigned long long>(row.sent),
@@ -110,8 +122,22 @@ class Run {
         std::fflush(stdout);
     }
 
+    void note_end(RunResult& result) const {
+        if (is_stopping()) end_early(result, stop_reason());
+        if (!broken_.empty()) end_early(result, broken_);
+        clean_up_after(result, [this] {
+            if (!left_behind_.empty()) throw LoadError(left_behind_);
+        });
+        try {
+            if (error_) std::rethrow_exception(error_);
+        } catch (const std::exception& error) {
+            end_early(result, error.what());
+        }
+    }
+
     RunResult result() {
         RunResult result = new_result(options_);
+        note_end(result);
         result.measured_seconds = measured_seconds_;
         uint64_t foreign = 0;
         for (const auto& party : parties_) {
@@ -149,6 +175,8 @@ class Run {
     Nanos start_ = 0;
     std::mutex mutex_;
     std::exception_ptr error_;
+    std::string broken_;       // why nobody was left before the time was over
+    std::string left_behind_;  // why traces of the run could not be removed
     double measured_seconds_ = 0;
     uint64_t sent_ = 0;
     uint64_t acknowledged_ = 0;
@@ -165,6 +193,8 @@ RunResult run_traffic(const Options& options) {
             "leave --threads at 1");
     if (options.threads > options.publishers)
         throw LoadError("--threads must not exceed --publishers");
+    if (options.max_inflight < options.threads)
+        throw LoadError("--max-inflight must be at least --threads: it is shared among them");
     return Run(options).run();
 }
 

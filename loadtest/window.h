@@ -1,6 +1,7 @@
 // The measured window: CPU time of both sides from its beginning to its end.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -18,12 +19,17 @@ class Window {
 
     void open();
     void close();
+    bool was_opened() const { return opened_at_ != 0; }
     // CPU figures of the result, whose `operations` are set, and the samples, which end here; warns
-    // when the loader was the ceiling.
+    // when the loader was the ceiling. Without an operation, or a window, there are no such
+    // figures.
     void fill(RunResult& result);
-    double seconds() const { return to_seconds(closed_at_ - opened_at_); }
+    // Never 0: rates are divided by it.
+    double seconds() const { return std::max(to_seconds(closed_at_ - opened_at_), 1e-9); }
 
    private:
+    void fill_broker(RunResult& result, double span);
+
     int broker_pid_;
     Sampler sampler_;
     Nanos opened_at_ = 0;
@@ -53,7 +59,8 @@ class BrokerSpan {
 RunResult new_result(const Options& options);
 
 // Rates per second that follow from `operations` and the window, and errors that follow from the
-// counters: a run that lost, doubled, misordered or corrupted anything does not count.
+// counters: a run that lost, doubled, misordered or corrupted anything does not count. To be called
+// behind Window::fill().
 void judge(RunResult& result, const Options& options);
 
 }  // namespace pgmqtt::loadtest

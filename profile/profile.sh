@@ -25,6 +25,7 @@ frequency=499 call_graph=dwarf keep=no off_by=""
 stack_bytes=16384
 profiles=$(dirname "$here")/build/profile
 workload_pid=""
+unfinished=""
 
 fail() {
     echo "profile.sh: $1" >&2
@@ -113,40 +114,69 @@ find_process() {
     esac
 }
 
-# ---- the workload ----
+# ---- what runs beside this script, and how it ends ----
+
+# attended CMD: waits for it, and a signal to this script ends it at once with all that it started; a
+# command in the foreground would be waited for first.
+attended_pid=""
+attended() {
+    local status=0
+    setsid "$@" &
+    attended_pid=$!
+    wait "$attended_pid" || status=$?
+    attended_pid=""
+    return "$status"
+}
+
+# end_group PID: most of what is ended so has something to put in order first (a load test, its clients).
+end_group() {
+    [ -n "$1" ] || return 0
+    kill -TERM -- "-$1" 2>/dev/null || true
+    for _ in {1..50}; do
+        kill -0 -- "-$1" 2>/dev/null || break
+        sleep 0.2
+    done
+    kill -KILL -- "-$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
+workload_log() { tail -n 15 "$folder/workload-$1.log" >&2; }
 
 start_workload() {
     [ -n "$workload" ] || return 0
     # A group of its own, so that all of it can be ended.
     setsid bash -c "$workload" >"$folder/workload-$1.log" 2>&1 </dev/null &
     workload_pid=$!
-    sleep "$warmup"
+    attended sleep "$warmup"
     kill -0 "$workload_pid" 2>/dev/null || {
-        tail -n 15 "$folder/workload-$1.log" >&2
+        workload_log "$1"
         fail "the workload ended within its $warmup s of warm-up: $workload"
     }
 }
 
-workload_note=""
+# Behind its end the process did something else: that is no profile of the workload.
 end_workload() {
-    workload_note=""
     [ -n "$workload_pid" ] || return 0
-    if kill -0 "$workload_pid" 2>/dev/null; then
-        kill -TERM -- "-$workload_pid" 2>/dev/null || true
-        for _ in 1 2 3 4 5 6 7 8 9 10; do
-            kill -0 -- "-$workload_pid" 2>/dev/null || break
-            sleep 0.2
-        done
-        kill -KILL -- "-$workload_pid" 2>/dev/null || true
-    else
-        workload_note="the workload had ended before the profile did: make it longer than warm-up and \
-duration. "
-    fi
-    wait "$workload_pid" 2>/dev/null || true
+    kill -0 "$workload_pid" 2>/dev/null || {
+        workload_log "$1"
+        fail "the workload ended before the profile did: it must go on for longer than the \
+$((warmup + duration)) s of warm-up and duration: $workload"
+    }
+    end_group "$workload_pid"
     workload_pid=""
 }
-trap end_workload EXIT
-trap 'exit 130' INT TERM
+
+# Nothing is left of a profile that was not made; an earlier one of the label is as it was.
+clean_up() {
+    trap '' INT TERM HUP
+    end_group "$attended_pid"
+    end_group "$workload_pid"
+    [ -z "$unfinished" ] || rm -rf "$unfinished"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
 
 # ---- measuring ----
 
@@ -163,8 +193,10 @@ between() {
 # write_meta HALF SECONDS CPU_SECONDS TOOL NOTE
 write_meta() {
     printf 'seconds=%s\ncpu_seconds=%s\ntool=%s\nnote=%s\npid=%s\nworkload=%s\n' "$2" "$3" "$4" \
-        "$workload_note$5" "$pid" "$workload" >"$folder/$1.meta"
+        "$5" "$pid" "$workload" >"$folder/$1.meta"
 }
+
+is_still_there() { [ -d "/proc/$pid" ] || fail "process $pid ended while it was profiled"; }
 
 profile_on() {
     local graph=$call_graph looks seconds used lost
@@ -173,19 +205,23 @@ profile_on() {
     start_workload on
     echo "on-CPU: process $pid for $duration s"
     # perf counts from the start of this command to its end.
-    perf record -q -e cpu-clock -F "$frequency" --call-graph "$graph" -p "$pid" \
+    attended perf record -q -e cpu-clock -F "$frequency" --call-graph "$graph" -p "$pid" \
         -o "$folder/on.data" -- bash -c "$look; sleep $duration; $look" "$pid" \
         >"$folder/looks" 2>"$folder/perf.log" || {
         cat "$folder/perf.log" >&2
         fail "perf record failed: it needs root, or kernel.perf_event_paranoid at -1"
     }
-    end_workload
+    is_still_there
+    end_workload on
     mapfile -t looks <"$folder/looks"
     read -r seconds used < <(between "${looks[@]}" && echo)
     rm -f "$folder/looks"
     # Inlined functions would need a look into the line tables for each frame: minutes of it.
-    perf script --no-inline -i "$folder/on.data" -F comm,tid,time,period,event,ip,sym,dso \
-        >"$folder/on.txt" 2>>"$folder/perf.log" || fail "perf script failed: see $folder/perf.log"
+    attended perf script --no-inline -i "$folder/on.data" -F comm,tid,time,period,event,ip,sym,dso \
+        >"$folder/on.txt" 2>>"$folder/perf.log" || {
+        tail -n 5 "$folder/perf.log" >&2
+        fail "perf script failed"
+    }
     lost=""
     grep -qi 'lost [1-9]' "$folder/perf.log" && lost="perf lost samples: lower --frequency. "
     "$python" "$here/tables.py" fold on "$folder/on.txt" "$folder/on.folded"
@@ -208,7 +244,7 @@ can_trace() {
 off_by_bpftrace() {
     ulimit -l unlimited 2>/dev/null || true
     # bpftrace 0.17 closes its own maps when it drops a cache of symbols: then most stacks are missing.
-    BPFTRACE_CACHE_USER_SYMBOLS=1 BPFTRACE_MAP_KEYS_MAX=16384 timeout -s INT -k 20 $((duration + 120)) \
+    BPFTRACE_CACHE_USER_SYMBOLS=1 BPFTRACE_MAP_KEYS_MAX=16384 attended timeout -s INT -k 20 $((duration + 120)) \
         bpftrace -o "$folder/off.txt" "$here/off_cpu.bt" "$pid" "$duration" \
         >"$folder/bpftrace.log" 2>&1 || true
     seconds=$(awk '/^wall_ns/ { print $2 / 1e9 }' "$folder/off.txt")
@@ -234,8 +270,9 @@ the duration, use --off-by sampling. "
 off_by_sampling() {
     local first second
     first=$(bash -c "$look" "$pid")
-    "$python" "$here/wait_sampler.py" "$pid" "$duration" >"$folder/off.folded"
-    second=$(bash -c "$look" "$pid") || fail "process $pid ended while it was profiled"
+    attended "$python" "$here/wait_sampler.py" "$pid" "$duration" >"$folder/off.folded"
+    is_still_there
+    second=$(bash -c "$look" "$pid")
     read -r seconds used < <(between "$first" "$second" && echo)
 }
 
@@ -250,20 +287,24 @@ profile_off() {
     start_workload off
     echo "off-CPU: process $pid for $duration s"
     "off_by_${off_by:-bpftrace}"
-    end_workload
+    is_still_there
+    end_workload off
     write_meta off "$seconds" "$used" "$tool" "$note"
 }
 
 read_options "$@"
 find_process
-folder=$profiles/$label
+unfinished=$profiles/.unfinished-$$
+folder=$unfinished/$label
 mkdir -p "$folder"
-rm -f "$folder"/{on,off}.{folded,meta,svg,txt,data} "$folder"/tables.txt
 for half in on off; do
     [ "$mode" = "$half" ] || [ "$mode" = both ] || continue
     "profile_$half"
     "$python" "$here/tables.py" show "$folder" "$half" | tee -a "$folder/tables.txt"
 done
+rm -rf "${profiles:?}/$label"
+mv "$folder" "$profiles/$label"
+folder=$profiles/$label
 echo "tables: $folder/tables.txt"
 for half in on off; do
     [ ! -f "$folder/$half.svg" ] || echo "flame graph: $folder/$half.svg"

@@ -40,10 +40,14 @@ CREATE TABLE pgmqtt.mapping (
     search_path text NOT NULL,
     calls       text[],
     enabled     boolean NOT NULL DEFAULT true,
+    enabled_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    had_slot    boolean NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE pgmqtt.mapping IS 'CDC mappings: committed rows to publishes. Change through pgmqtt.add_mapping and its siblings';
-COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call: those that they called when they were added; NULL: any';
+COMMENT ON COLUMN pgmqtt.mapping.calls IS 'Functions outside of pg_catalog that the expressions may call, and their owners: those that they called when they were added; NULL: any';
+COMMENT ON COLUMN pgmqtt.mapping.enabled_at IS 'When the mapping was added or switched on: a replication slot that was there later (pgmqtt.cdc_slot.at) has held its changes';
+COMMENT ON COLUMN pgmqtt.mapping.had_slot IS 'Whether the replication slot was there already at that moment';
 
 CREATE TABLE pgmqtt.cdc_slot (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -51,6 +55,7 @@ CREATE TABLE pgmqtt.cdc_slot (
     system_identifier bigint NOT NULL,
     at          timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
+COMMENT ON COLUMN pgmqtt.cdc_slot.at IS 'When it was last seen';
 COMMENT ON TABLE pgmqtt.cdc_slot IS 'That the mappings have a replication slot, and that everything before confirmed_lsn was published (as of the last minute): should it be gone, changes are missing, see pgmqtt.gap';
 
 CREATE TABLE pgmqtt.gap (

@@ -3,8 +3,8 @@
 # Says nothing and asks nothing when all are present.
 set -euo pipefail
 
-build=(build-essential postgresql-15 postgresql-server-dev-15 libmbedtls-dev libxxhash-dev
-       libwslay-dev mosquitto-clients python3)
+build=(build-essential postgresql-15 postgresql-server-dev-15 libxxhash-dev mosquitto-clients
+       python3)
 tests=(libgtest-dev clang libclang-rt-14-dev clang-format mosquitto python3-pytest python3-pytest-xdist
        python3-paho-mqtt libpaho-mqtt-dev libpq-dev python3-psycopg2)
 

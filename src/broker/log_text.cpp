@@ -9,7 +9,7 @@ constexpr size_t kQuotedBytes = 64;
 constexpr char kHex[] = "0123456789abcdef";
 }  // namespace
 
-std::string quoted(base::ByteView text) {
+std::string quote(base::ByteView text) {
     std::string out = "\"";
     for (char byte : text.substr(0, kQuotedBytes)) {
         auto value = static_cast<unsigned char>(byte);
@@ -28,7 +28,7 @@ std::string quoted(base::ByteView text) {
 
 std::string describe(const Connection& c) {
     std::string out = "client ";
-    if (c.session != nullptr) out += quoted(c.session->client_id) + " ";
+    if (c.session != nullptr) out += quote(c.session->client_id) + " ";
     return out + "(" + c.peer.address + ":" + std::to_string(c.peer.port) + ")";
 }
 

@@ -9,7 +9,7 @@
 namespace pgmqtt::broker {
 
 // In double quotes, anything but printable ASCII escaped, cut with "..." after a readable length.
-std::string quoted(base::ByteView text);
+std::string quote(base::ByteView text);
 
 // `client "id" (address:port)`; without the id before CONNECT.
 std::string describe(const Connection& c);

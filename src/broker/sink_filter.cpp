@@ -22,7 +22,7 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-std::string quoted(ByteView text) {
+std::string quote(ByteView text) {
     return "\"" + std::string(text) + "\"";
 }
 
@@ -49,7 +49,7 @@ base::Result<Capture, SinkFilterError> parse_capture(ByteView level, uint32_t po
     bool whole = level.size() >= 2 && level.front() == '{' && level.back() == '}' &&
                  level.find_first_of("{}", 1) == level.size() - 1;
     if (!whole)
-        return refuse("a capture must be a whole level, not a part of " + quoted(level),
+        return refuse("a capture must be a whole level, not a part of " + quote(level),
                       "Use {name} between slashes, or + and split the topic in the statement.");
     ByteView name = level.substr(1, level.size() - 2);
     Capture capture;
@@ -60,10 +60,10 @@ base::Result<Capture, SinkFilterError> parse_capture(ByteView level, uint32_t po
     }
     if (!is_name(name))
         return refuse(
-            quoted(name) + " cannot be the name of a capture",
+            quote(name) + " cannot be the name of a capture",
             "A name has letters a to z, digits and underscores, and begins with no digit.");
     if (name.size() > kMaxNameBytes)
-        return refuse("the name of capture " + quoted(name) + " is longer than 63 bytes");
+        return refuse("the name of capture " + quote(name) + " is longer than 63 bytes");
     capture.name = folded(name);
     return capture;
 }
@@ -71,7 +71,7 @@ base::Result<Capture, SinkFilterError> parse_capture(ByteView level, uint32_t po
 std::optional<SinkFilterError> add_capture(Capture capture, SinkFilter& parsed) {
     for (const Capture& other : parsed.captures)
         if (other.name == capture.name)
-            return SinkFilterError{"capture " + quoted(capture.name) + " appears twice", {}};
+            return SinkFilterError{"capture " + quote(capture.name) + " appears twice", {}};
     if (parsed.captures.size() == kMaxCaptures)
         return SinkFilterError{"a filter may have at most 100 captures", {}};
     parsed.captures.push_back(std::move(capture));
@@ -116,7 +116,7 @@ base::Result<SinkFilter, SinkFilterError> parse_sink_filter(ByteView text) {
     });
     if (error) return base::fail(std::move(*error));
     if (!mqtt::is_valid_topic_filter(parsed.filter))
-        return refuse(quoted(text) + " is not a valid topic filter",
+        return refuse(quote(text) + " is not a valid topic filter",
                       "+ and # must be whole levels, # the last one, at most 65535 bytes in all.");
     return parsed;
 }

@@ -1,8 +1,9 @@
-// What an expression would call, found without calling it: the functions in its parse tree, and
-// those that the server looks up only at run time, by the types of the values. Making JSON of a
-// value calls a cast of its type to json that somebody defined; making a value of a domain, as the
-// input functions of arrays, ranges and composites do, too, calls what its CHECKs call. Who owns
-// such a type, or a table that takes it for a column, is not who owns the mapping.
+// What an expression would call, found without calling it: the functions in its parse tree, those
+// of the tables that it reads, of which the planner evaluates what is constant in index expressions
+// and the like, and those that the server looks up only at run time, by the types of the values.
+// Making JSON of a value calls a cast of its type to json that somebody defined; making a value of
+// a domain, as the input functions of arrays, ranges and composites do, too, calls what its CHECKs
+// call. Who owns such a type, or a table that takes it for a column, is not who owns the mapping.
 #pragma once
 
 #include "pg/backend.h"

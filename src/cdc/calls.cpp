@@ -7,7 +7,6 @@ extern "C" {
 #include <catalog/pg_proc.h>
 #include <catalog/pg_type.h>
 #include <miscadmin.h>
-#include <utils/acl.h>
 #include <utils/array.h>
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
@@ -18,6 +17,7 @@ extern "C" {
 #include <cstring>
 
 #include "pg/datum.h"
+#include "pg/privilege.h"
 
 // Everything here may raise: plain values only.
 namespace pgmqtt::cdc {
@@ -32,31 +32,65 @@ void note(Calls& calls, char* name) {
     calls.noted = lappend(calls.noted, name);
 }
 
-bool is_in_c(Oid function) {
-    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    if (!HeapTupleIsValid(tuple)) return false;
-    Oid language = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->prolang;
+struct Function {
+    Oid language;
+    Oid owner;
+};
+
+Function find_function(Oid id) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(id));
+    if (!HeapTupleIsValid(tuple)) elog(ERROR, "cache lookup failed for function %u", id);
+    auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+    Function function = {form->prolang, form->proowner};
     ReleaseSysCache(tuple);
+    return function;
+}
+
+bool is_in_c(Oid function) {
+    Oid language = find_function(function).language;
     return language == ClanguageId || language == INTERNALlanguageId;
 }
 
-void compare(const Calls& calls, const char* name) {
+// The owner says what it does. Nothing keeps a function that a mapping calls from being dropped,
+// and what somebody else then puts in its place is another one.
+char* with_owner(const char* name, Oid owner) {
+    return psprintf("%s owner %s", name, quote_identifier(GetUserNameFromId(owner, false)));
+}
+
+bool is_known(const Calls& calls, const char* text) {
     for (int i = 0; i < calls.known_count; ++i) {
-        if (std::strcmp(calls.known[i], name) == 0) return;
+        if (std::strcmp(calls.known[i], text) == 0) return true;
     }
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-         errmsg("the expression now calls %s, which it did not when the mapping was made", name),
-         errdetail("It would run with the rights of the mapping's owner."),
-         errhint("If that is meant, drop the mapping and add it again.")));
+    return false;
+}
+
+bool is_known_of_somebody(const Calls& calls, const char* name) {
+    const char* begin = psprintf("%s owner ", name);
+    for (int i = 0; i < calls.known_count; ++i) {
+        if (std::strncmp(calls.known[i], begin, std::strlen(begin)) == 0) return true;
+    }
+    return false;
+}
+
+void compare(const Calls& calls, const char* name, Oid owner) {
+    if (is_known(calls, with_owner(name, owner))) return;
+    bool replaced = is_known_of_somebody(calls, name);
+    // Who may act as the mapping's owner gains nothing.
+    if (replaced && has_privs_of_role(owner, GetUserId())) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("the expression now calls %s, which %s when the mapping was made", name,
+                    replaced ? "belonged to somebody else" : "it did not"),
+             errdetail(
+                 "It belongs to role \"%s\", and would run with the rights of the mapping's owner.",
+                 GetUserNameFromId(owner, false)),
+             errhint("If that is meant, drop the mapping and add it again.")));
 }
 
 }  // namespace
 
 void Calls::check(Oid function) {
-    AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
-    if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+    pg::require_execute(function, OBJECT_FUNCTION);
     apply_rule(function);
 }
 
@@ -66,11 +100,12 @@ void Calls::check_implied(Oid function) {
 
 void Calls::apply_rule(Oid function) {
     if (rule == Rule::kAnything || get_func_namespace(function) == PG_CATALOG_NAMESPACE) return;
-    char* name = format_procedure_qualified(function);
+    const char* name = format_procedure_qualified(function);
+    Oid owner = find_function(function).owner;
     if (rule == Rule::kNote) {
-        note(*this, name);
+        note(*this, with_owner(name, owner));
     } else {
-        compare(*this, name);
+        compare(*this, name, owner);
     }
 }
 

@@ -2,7 +2,8 @@
 // call, by name or because of a type (call_check.h). They are noted when the mapping is made.
 // Expressions are parsed again later, and whoever may create functions in a schema of the
 // search_path could put one there that fits the arguments better; it would run with the rights of
-// the mapping's owner. So what was not called then may not be called later.
+// the mapping's owner. So what was not called then may not be called later, nor what has got
+// another owner (but one who may act as the mapping's owner).
 #pragma once
 
 #include "pg/backend.h"
@@ -18,7 +19,7 @@ namespace pgmqtt::cdc {
 struct Calls {
     enum class Rule { kNote, kCompare, kAnything };
     Rule rule;
-    const char* const* known;  // kCompare: schema.function(types), as format_procedure_qualified()
+    const char* const* known;  // kCompare: "schema.function(types) owner role"
     int known_count;
     List* noted;  // kNote: of char*, each once
 

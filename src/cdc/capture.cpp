@@ -16,6 +16,7 @@ extern "C" {
 #include <cstring>
 #include <utility>
 
+#include "cdc/decoding.h"
 #include "cdc/row_copy.h"
 #include "pg/hops.h"
 
@@ -152,7 +153,7 @@ void Capture::find_route(Relation relation, Route& route) {
     }
     if (route.targets.empty()) {
         Oid toast = file_node(relation->rd_rel->reltoastrelid);
-        skipped_.insert(relation->rd_node.relNode);
+        skipped_.insert(pg::number(pg::file_node(relation)));
         if (OidIsValid(toast)) skipped_.insert(toast);
         route.known = true;
         return;
@@ -199,12 +200,11 @@ void Capture::add_change(Relation relation, ReorderBufferTXN* txn, ReorderBuffer
 
     MemoryContext before = MemoryContextSwitchTo(row_context_);
     TupleDesc columns = RelationGetDescr(relation);
-    ReorderBufferTupleBuf* new_buffer = change->data.tp.newtuple;
-    ReorderBufferTupleBuf* old_buffer = change->data.tp.oldtuple;
-    HeapTuple old_tuple = old_buffer != nullptr ? &old_buffer->tuple : nullptr;
+    HeapTuple new_tuple = row_in(change->data.tp.newtuple);
+    HeapTuple old_tuple = row_in(change->data.tp.oldtuple);
     RowCopy new_row, old_row;
-    if (new_buffer != nullptr) {
-        new_row = copy_row(columns, &new_buffer->tuple, route.full_identity ? old_tuple : nullptr);
+    if (new_tuple != nullptr) {
+        new_row = copy_row(columns, new_tuple, route.full_identity ? old_tuple : nullptr);
     }
     if (old_tuple != nullptr) {
         old_row = copy_row(columns, old_tuple, nullptr);

@@ -21,6 +21,7 @@ extern "C" {
 #include "cdc/change.h"
 #include "cdc/change_log.h"
 #include "cdc/snapshot_message.h"
+#include "pg/file_node.h"
 
 namespace pgmqtt::cdc {
 
@@ -71,8 +72,9 @@ class Capture {
     bool take_sources_changed() { return std::exchange(sources_changed_, false); }
 
     // Records of this file node belong to a relation without mapping: decoding them is wasted work.
-    bool skips(const RelFileNode& node) const {
-        return node.dbNode == MyDatabaseId && !skipped_.empty() && skipped_.contains(node.relNode);
+    bool skips(const pg::FileNode& node) const {
+        return pg::database(node) == MyDatabaseId && !skipped_.empty() &&
+               skipped_.contains(pg::number(node));
     }
     void forget_skipped() { skipped_.clear(); }
 

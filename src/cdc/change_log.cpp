@@ -96,8 +96,8 @@ void ChangeLog::spill(Block& block) {
     if (file_ < 0) file_ = OpenTemporaryFile(true);
     for (size_t done = 0; done < block.used;) {
         int step = static_cast<int>(std::min(kMaxTransfer, block.used - done));
-        int written = FileWrite(file_, block.bytes.get() + done, step,
-                                file_end_ + static_cast<off_t>(done), WAIT_EVENT_BUFFILE_WRITE);
+        ssize_t written = FileWrite(file_, block.bytes.get() + done, step,
+                                    file_end_ + static_cast<off_t>(done), WAIT_EVENT_BUFFILE_WRITE);
         if (written <= 0) throw_file_error("write");
         done += static_cast<size_t>(written);
     }
@@ -113,8 +113,9 @@ void ChangeLog::load(Block& block) {
     std::unique_ptr<char[]> bytes(new char[block.used]);
     for (size_t done = 0; done < block.used;) {
         int step = static_cast<int>(std::min(kMaxTransfer, block.used - done));
-        int got = FileRead(file_, bytes.get() + done, step,
-                           block.file_offset + static_cast<off_t>(done), WAIT_EVENT_BUFFILE_READ);
+        ssize_t got =
+            FileRead(file_, bytes.get() + done, step, block.file_offset + static_cast<off_t>(done),
+                     WAIT_EVENT_BUFFILE_READ);
         if (got <= 0) throw_file_error("read");
         done += static_cast<size_t>(got);
     }

@@ -90,7 +90,7 @@ void Decoder::close() {
 
 void Decoder::process_record() {
     XLogReaderState* reader = context_->reader;
-    RelFileNode node;
+    pg::FileNode node;
     if (is_catalog_change(reader)) capture_.forget_skipped();
     if (is_row_change(reader)) {
         XLogRecGetBlockTag(reader, 0, &node, nullptr, nullptr);

@@ -200,7 +200,10 @@ void Expression::begin(ParamListInfo values) {
     state = nullptr;
     context = nullptr;
     check_again();
+    CallWatch watch = {};
+    watch.begin_evaluating(names->calls, names->row_type, source(), checked);
     CachedPlan* cached = SPI_plan_get_cached_plan(plan);
+    watch.end();
     if (cached == nullptr) return;
     // SPI gives the reference to an owner only for plans that outlive it.
     ResourceOwner owner = kept ? CurrentResourceOwner : nullptr;

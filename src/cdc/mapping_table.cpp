@@ -11,6 +11,8 @@ extern "C" {
 #include <utils/syscache.h>
 }
 
+#include "cdc/slot.h"
+
 namespace pgmqtt::cdc {
 
 namespace {
@@ -39,11 +41,13 @@ pg::ActAs act_as_mapping_owner() {
 
 void insert_mapping(NewMapping& mapping) {
     Oid types[] = {TEXTOID, REGCLASSOID, TEXTOID, TEXTOID,    TEXTOID, TEXTARRAYOID, INT4OID,
-                   BOOLOID, TEXTOID,     TEXTOID, REGROLEOID, TEXTOID, TEXTARRAYOID};
+                   BOOLOID, TEXTOID,     TEXTOID, REGROLEOID, TEXTOID, TEXTARRAYOID, BOOLOID};
+    mapping.values[kNewHadSlot] = BoolGetDatum(slot_exists());
+    mapping.nulls[kNewHadSlot] = ' ';
     run("INSERT INTO pgmqtt.mapping (name, source, topic, payload, filter, operations, qos, retain,"
-        " properties, on_error, owner, search_path, calls)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-        13, types, mapping.values, mapping.nulls);
+        " properties, on_error, owner, search_path, calls, had_slot)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+        14, types, mapping.values, mapping.nulls);
 }
 
 bool mapping_exists(const char* name) {
@@ -68,10 +72,13 @@ bool delete_mapping(const char* name) {
 
 bool enable_mapping(const char* name, bool enabled) {
     if (!enabled) close_gap(name);
-    Oid types[] = {TEXTOID, BOOLOID};
-    Datum values[] = {CStringGetTextDatum(name), BoolGetDatum(enabled)};
-    return run("UPDATE pgmqtt.mapping SET enabled = $2 WHERE name = $1", 2, types, values,
-               nullptr) > 0;
+    Oid types[] = {TEXTOID, BOOLOID, BOOLOID};
+    Datum values[] = {CStringGetTextDatum(name), BoolGetDatum(enabled),
+                      BoolGetDatum(slot_exists())};
+    return run("UPDATE pgmqtt.mapping SET enabled = $2,"
+               " enabled_at = CASE WHEN enabled THEN enabled_at ELSE clock_timestamp() END,"
+               " had_slot = CASE WHEN enabled THEN had_slot ELSE $3 END WHERE name = $1",
+               3, types, values, nullptr) > 0;
 }
 
 }  // namespace pgmqtt::cdc

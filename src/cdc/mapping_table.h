@@ -13,8 +13,8 @@ pg::ActAs act_as_mapping_owner();
 
 // Arguments of pgmqtt.add_mapping in their order, and what it adds.
 struct NewMapping {
-    Datum values[13];
-    char nulls[14];  // 'n' or ' '
+    Datum values[14];
+    char nulls[15];  // 'n' or ' '
 };
 enum NewMappingColumn : int {
     kNewName,
@@ -29,7 +29,8 @@ enum NewMappingColumn : int {
     kNewOnError,
     kNewOwner,
     kNewSearchPath,
-    kNewCalls
+    kNewCalls,
+    kNewHadSlot  // by insert_mapping()
 };
 void insert_mapping(NewMapping& mapping);
 

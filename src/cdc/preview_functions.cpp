@@ -18,6 +18,7 @@ extern "C" {
 
 #include "cdc/mapping.h"
 #include "cdc/mapping_table.h"
+#include "cdc/source.h"
 #include "cdc/source_rows.h"
 #include "pg/guard.h"
 #include "pg/transaction.h"
@@ -84,8 +85,11 @@ void read_mapping(const char* name, Previewed& previewed) {
                            GetUserNameFromId(previewed.owner, false), name)));
 }
 
-// Runs as the caller, who gives the predicate.
+// Runs as the caller, who gives the predicate. What is hidden from him would be missing unsaid.
 Portal open_rows(const Previewed& previewed, const char* predicate) {
+    check_sees_all(previewed.source,
+                   "The mapping publishes them all. Preview it as the table's owner or a role with "
+                   "BYPASSRLS.");
     const char* query = rows_query(previewed.source, predicate);
     return SPI_cursor_open_with_args(nullptr, query, 0, nullptr, nullptr, nullptr, true, 0);
 }

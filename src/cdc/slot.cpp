@@ -5,12 +5,12 @@ extern "C" {
 #include <access/xlog.h>
 #include <replication/decode.h>
 #include <replication/logical.h>
-#include <replication/slot.h>
 #include <storage/procarray.h>
 #include <storage/standbydefs.h>
 #include <utils/memutils.h>
 }
 
+#include "cdc/decoding.h"
 #include "cdc/wal_reader.h"
 #include "pg/shared.h"
 
@@ -56,7 +56,7 @@ struct StartSearch {
 };
 
 void StartSearch::begin(const char* name) {
-    ReplicationSlotCreate(name, true, RS_EPHEMERAL, false);
+    create_ephemeral_slot(name);
     memory = AllocSetContextCreate(TopMemoryContext, "pgmqtt slot", ALLOCSET_DEFAULT_SIZES);
     MemoryContext before = MemoryContextSwitchTo(memory);
     context = CreateInitDecodingContext(kPlugin, NIL, false, InvalidXLogRecPtr,
@@ -133,7 +133,7 @@ pg::Result<CreateResult> create_slot(const std::function<bool()>& keep_going) {
 
 pg::Status acquire_slot() {
     std::string name = slot_name();
-    return pg::guard([&name] { ReplicationSlotAcquire(name.c_str(), true); });
+    return pg::guard([&name] { acquire_slot(name.c_str()); });
 }
 
 bool slot_is_lost() {

@@ -12,12 +12,15 @@ namespace pgmqtt::cdc {
 
 namespace {
 
-// Positions of another cluster, whose dump was restored here, mean nothing.
+// Only of mappings for which the slot has held changes: one that is new, or was switched on, when
+// it had gone already misses none. Positions of another cluster, whose dump was restored here, mean
+// nothing.
 constexpr const char* kNoteGaps =
     "INSERT INTO pgmqtt.gap AS g (mapping, after_lsn)"
     " SELECT m.id, CASE WHEN s.system_identifier ="
     " (SELECT c.system_identifier FROM pg_catalog.pg_control_system() c) THEN s.confirmed_lsn END"
-    " FROM pgmqtt.cdc_slot s, pgmqtt.mapping m WHERE m.enabled"
+    " FROM pgmqtt.cdc_slot s, pgmqtt.mapping m"
+    " WHERE m.enabled AND (m.had_slot OR m.enabled_at < s.at)"
     " ON CONFLICT (mapping) DO UPDATE SET before_lsn = NULL WHERE g.before_lsn IS NOT NULL";
 
 constexpr const char* kRemember =

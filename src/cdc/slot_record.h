@@ -13,7 +13,8 @@ extern "C" {
 
 namespace pgmqtt::cdc {
 
-// There is no slot: if one is remembered, every enabled mapping has a gap. True when that is news.
+// There is no slot: if one is remembered, every enabled mapping that it held changes for has a gap.
+// True when that is news.
 pg::Result<bool> note_missing_slot();
 
 // There is one, and all before `confirmed` was published. Ends gaps that are still open.

@@ -18,7 +18,6 @@ extern "C" {
 #include <tcop/dest.h>
 #include <utils/builtins.h>
 #include <utils/lsyscache.h>
-#include <utils/rls.h>
 #include <utils/snapmgr.h>
 #include <utils/timestamp.h>
 }
@@ -28,6 +27,7 @@ extern "C" {
 #include "cdc/snapshot_message.h"
 #include "cdc/source.h"
 #include "cdc/source_rows.h"
+#include "cdc/source_scan.h"
 #include "cdc/status.h"
 #include "pg/guard.h"
 #include "pg/shared.h"
@@ -131,22 +131,15 @@ void wait_for_stream() {
 // --- the rows
 
 // In the order in which writers lock: the root, then its partitions.
-void hold_up_writers(Oid source) {
+List* hold_up_writers(Oid source) {
     LockRelationOid(source, ShareLock);
     if (get_rel_relkind(source) == RELKIND_PARTITIONED_TABLE) {
-        find_all_inheritors(source, ShareLock, nullptr);
+        return find_all_inheritors(source, ShareLock, nullptr);
     }
+    return list_make1_oid(source);
 }
 
-void check_predicate_sees_all(Oid source) {
-    if (check_enable_rls(source, InvalidOid, false) != RLS_ENABLED) return;
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("row-level security of table %s hides rows from role \"%s\"",
-                           get_rel_name(source), GetUserNameFromId(GetUserId(), false)),
-                    errhint("Leave out the predicate, or use a role with BYPASSRLS.")));
-}
-
-// Takes rows from the executor, and writes them as messages.
+// Takes rows from the executor or from a scan, and writes them as messages.
 struct RowWriter {
     DestReceiver receiver;  // first: the server knows no more of it
     SnapshotHead head;
@@ -162,8 +155,8 @@ struct RowWriter {
         pg::log_logical_message(kSnapshotPrefix, message.data, static_cast<size_t>(message.len));
         begin_message();
     }
-    void add(HeapTupleHeader tuple, Oid partition) {
-        SnapshotRow row = {HeapTupleHeaderGetDatumLength(tuple), partition};
+    void add(HeapTupleHeader tuple, uint32_t length, Oid partition) {
+        SnapshotRow row = {length, partition};
         size_t size = sizeof row + aligned(row.length);
         if (static_cast<size_t>(message.len) + size > kMessageSize) end_message();
         if (size > MaxAllocSize - sizeof head) {
@@ -187,7 +180,8 @@ bool take_row(TupleTableSlot* slot, DestReceiver* receiver) {
     Datum row = slot_getattr(slot, 1, &is_null);
     if (is_null) return true;
     Datum partition = slot_getattr(slot, 2, &is_null);
-    writer->add(DatumGetHeapTupleHeader(row), DatumGetObjectId(partition));
+    HeapTupleHeader tuple = DatumGetHeapTupleHeader(row);
+    writer->add(tuple, HeapTupleHeaderGetDatumLength(tuple), DatumGetObjectId(partition));
     return true;
 }
 
@@ -207,28 +201,36 @@ void begin_writer(RowWriter& writer, const Mapped& mapped) {
     writer.begin_message();
 }
 
-// The caller gives the predicate, and so runs it; without one the mapping's owner reads, who may.
-// Writes of what the predicate calls would come before or behind rows by chance.
-uint64 write_rows(const Mapped& mapped, const char* predicate) {
-    RowWriter writer;
-    begin_writer(writer, mapped);
-    if (predicate != nullptr) check_predicate_sees_all(mapped.source);
-    const char* query = rows_query(mapped.source, predicate);
-    pg::ActAs saved = {};
-    if (predicate == nullptr) saved = pg::act_as(mapped.owner, "pg_catalog, pg_temp");
-    // Whatever the isolation level: what is committed now, with the writers held up.
-    PushActiveSnapshot(GetLatestSnapshot());
+// The caller gives the predicate, and so runs it. Writes of what it calls would come before or
+// behind rows by chance.
+void query_rows(const Mapped& mapped, const char* predicate, RowWriter& writer) {
+    check_sees_all(mapped.source, "Leave out the predicate, or use a role with BYPASSRLS.");
     bool read_only = XactReadOnly;
     XactReadOnly = true;
     SPIExecuteOptions options = {};
     options.read_only = true;
     options.dest = &writer.receiver;
-    int result = SPI_execute_extended(query, &options);
+    int result = SPI_execute_extended(rows_query(mapped.source, predicate), &options);
     if (result < 0) elog(ERROR, "could not read rows: %s", SPI_result_code_string(result));
-    writer.end_message();
     XactReadOnly = read_only;
+}
+
+uint64 write_rows(const Mapped& mapped, List* tables, const char* predicate) {
+    RowWriter writer;
+    begin_writer(writer, mapped);
+    // Whatever the isolation level: what is committed now, with the writers held up.
+    PushActiveSnapshot(GetLatestSnapshot());
+    if (predicate != nullptr) {
+        query_rows(mapped, predicate, writer);
+    } else {
+        // The mapping's owner may read all of it: check_source().
+        TakeRow take = [](void* context, HeapTuple row, Oid table) {
+            static_cast<RowWriter*>(context)->add(row->t_data, row->t_len, table);
+        };
+        scan_source(mapped.source, tables, take, &writer);
+    }
+    writer.end_message();
     PopActiveSnapshot();
-    if (predicate == nullptr) pg::act_as_before(saved);
     return writer.rows;
 }
 
@@ -253,9 +255,9 @@ PGMQTT_FUNCTION(pgmqtt_snapshot_mapping) {
     cdc::wait_for_stream();
     cdc::Mapped mapped = cdc::find_mapping(name, true);
     cdc::wait_for_stream();
-    cdc::hold_up_writers(mapped.source);
+    List* tables = cdc::hold_up_writers(mapped.source);
     cdc::check_source(mapped.source, mapped.owner);
-    uint64 rows = cdc::write_rows(mapped, predicate);
+    uint64 rows = cdc::write_rows(mapped, tables, predicate);
     if (predicate == nullptr) cdc::close_gap(name);
     SPI_finish();
     pg::at_commit(pg::Event::kChanges);

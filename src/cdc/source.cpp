@@ -117,6 +117,14 @@ void check_source(Oid relation, Oid role) {
     }
 }
 
+void check_sees_all(Oid relation, const char* hint) {
+    if (check_enable_rls(relation, InvalidOid, false) != RLS_ENABLED) return;
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("row-level security of table %s hides rows from role \"%s\"",
+                           get_rel_name(relation), GetUserNameFromId(GetUserId(), false)),
+                    errhint("%s", hint)));
+}
+
 OldRow old_row_of(Oid relation) {
     Relation opened = relation_open(relation, AccessShareLock);
     OldRow result = OldRow::kNothing;

@@ -9,6 +9,9 @@ namespace pgmqtt::cdc {
 // The current user's rights do not matter.
 void check_source(Oid relation, Oid role);
 
+// ERROR with `hint` when row-level security hides rows of it from the current user.
+void check_sees_all(Oid relation, const char* hint);
+
 // What logical decoding gives as `old`.
 enum class OldRow { kNothing, kKey, kWhole };
 OldRow old_row_of(Oid relation);

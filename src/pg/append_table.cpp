@@ -18,6 +18,8 @@ extern "C" {
 
 #include <algorithm>
 
+#include "pg/file_node.h"
+
 namespace pgmqtt::pg {
 namespace {
 
@@ -60,11 +62,7 @@ Oid table_id(const char* name, bool may_miss) {
 }
 
 uint32_t file_of(Relation table) {
-#if PG_VERSION_NUM >= 160000
-    return table->rd_locator.relNumber;
-#else
-    return table->rd_node.relNode;
-#endif
+    return number(file_node(table));
 }
 
 bool try_lock(Oid table, LOCKMODE mode) {

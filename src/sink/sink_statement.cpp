@@ -1,13 +1,11 @@
 #include "sink/sink_statement.h"
 
 extern "C" {
-#include <catalog/pg_proc.h>
 #include <executor/executor.h>
 #include <nodes/nodeFuncs.h>
 #include <nodes/params.h>
 #include <parser/parse_node.h>
 #include <parser/parsetree.h>
-#include <utils/acl.h>
 #include <utils/lsyscache.h>
 #include <utils/plancache.h>
 #include <utils/queryenvironment.h>
@@ -18,6 +16,7 @@ extern "C" {
 #include <algorithm>
 
 #include "pg/guard.h"
+#include "pg/privilege.h"
 #include "pg/transaction.h"
 #include "sink/used_columns.h"
 
@@ -60,12 +59,7 @@ bool creates_table(const CachedPlanSource& source) {
 void require_execute(CachedPlan* plan) {
     auto* statement = linitial_node(PlannedStmt, plan->stmt_list);
     Oid procedure = castNode(CallStmt, statement->utilityStmt)->funcexpr->funcid;
-#if PG_VERSION_NUM >= 160000
-    AclResult result = object_aclcheck(ProcedureRelationId, procedure, GetUserId(), ACL_EXECUTE);
-#else
-    AclResult result = pg_proc_aclcheck(procedure, GetUserId(), ACL_EXECUTE);
-#endif
-    if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_PROCEDURE, get_func_name(procedure));
+    pg::require_execute(procedure, OBJECT_PROCEDURE);
 }
 
 const char* column_name(const ColumnRef& reference) {

@@ -33,30 +33,30 @@ class Lock:
                                 f"AND pid = {pid}") != "0"
 
 
-class CheckpointFlood(threading.Thread):
-    """While entered, pages are made dirty and checkpointed, again and again."""
+class _Hindrance(threading.Thread):
+    """Goes on in a connection of its own while entered; an error is raised at the end."""
 
-    def __init__(self, server, rows=20000):
+    def __init__(self, server):
         super().__init__(daemon=True)
         self.server = server
-        self.rows = rows
-        self.checkpoints = 0
+        self.turns = 0
         self.error = None
         self._over = threading.Event()
+
+    def prepare(self, cursor):
+        pass
+
+    def turn(self, cursor):
+        raise NotImplementedError
 
     def run(self):
         try:
             connection = self.server.connect()
             cursor = connection.cursor()
-            cursor.execute("DROP TABLE IF EXISTS flood; CREATE TABLE flood (v text)")
+            self.prepare(cursor)
             while not self._over.is_set():
-                cursor.execute("INSERT INTO flood SELECT repeat('x', 500) "
-                               f"FROM generate_series(1, {self.rows})")
-                cursor.execute("CHECKPOINT")
-                self.checkpoints += 1
-                if self.checkpoints % 20 == 0:
-                    cursor.execute("TRUNCATE flood")
-            cursor.execute("DROP TABLE flood")
+                self.turn(cursor)
+                self.turns += 1
             connection.close()
         except Exception as error:  # shown by who waits for it
             self.error = error
@@ -70,6 +70,32 @@ class CheckpointFlood(threading.Thread):
         self.join()
         if self.error is not None:
             raise self.error
+
+
+class CheckpointFlood(_Hindrance):
+    """Pages are made dirty and checkpointed, again and again: the disk is what is busy.
+
+    One row a page, beside it the room for its next version: little CPU makes many pages dirty and,
+    each time being the first change after a CHECKPOINT, writes all of them into the WAL, too."""
+
+    PAGES = 1280  # 10 MB
+
+    def prepare(self, cursor):
+        cursor.execute("DROP TABLE IF EXISTS flood;"
+                       "CREATE TABLE flood (v text STORAGE PLAIN) WITH (fillfactor = 40)")
+        cursor.execute("INSERT INTO flood SELECT repeat('x', 3500) "
+                       f"FROM generate_series(1, {self.PAGES})")
+
+    def turn(self, cursor):
+        cursor.execute("UPDATE flood SET v = v")
+        cursor.execute("CHECKPOINT")
+
+
+class BusyBackend(_Hindrance):
+    """A backend that computes and touches no disk: what a core less does to everybody."""
+
+    def turn(self, cursor):
+        cursor.execute("SELECT count(*) FROM generate_series(1, 100000)")
 
 
 class KeptAlive(threading.Thread):

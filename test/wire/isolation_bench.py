@@ -3,9 +3,10 @@
     /usr/bin/python3 test/wire/isolation_bench.py [SECONDS] [ROUNDS]
 
 Publish -> delivery to another client, one after the other: on a quiet server, while all of the queue's
-tables are locked with a QoS 1 publish waiting for them, and while CHECKPOINTs flood the disk; SECONDS (20)
-of each, in turn, ROUNDS (1) times; then the ratios to the quiet server. Asserts nothing
-but that nobody is disconnected. A measurement, for people.
+tables are locked with a QoS 1 publish waiting for them, while CHECKPOINTs flood the disk, and while one
+backend computes (what the others lose to CPU alone); SECONDS (20) of each, in turn, ROUNDS (1)
+times; then the ratios to the quiet server. Asserts nothing but that nobody is disconnected. A
+measurement, for people.
 """
 
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.hindrances import QUEUE, CheckpointFlood, KeptAlive, Lock  # noqa: E402
+from harness.hindrances import QUEUE, BusyBackend, CheckpointFlood, KeptAlive, Lock  # noqa: E402
 from harness.packets import PUBACK, PUBLISH, publish_frame  # noqa: E402
 from harness.rawmqtt import RawClient  # noqa: E402
 from harness.server import Server  # noqa: E402
@@ -52,19 +53,19 @@ def during_lock(server, pair, seconds):
     return times
 
 
-def during_flood(server, pair, seconds):
-    with CheckpointFlood(server) as flood:
-        server.wait_for(lambda: flood.checkpoints > 0 or flood.error, "the first CHECKPOINT", 60)
-        before = flood.checkpoints
+def during(hindrance, server, pair, seconds):
+    with hindrance(server) as other:
+        server.wait_for(lambda: other.turns > 0 or other.error, "the first turn", 60)
+        before = other.turns
         times = pair.times(seconds)
-        print(f"  {flood.checkpoints - before} CHECKPOINTs")
+        print(f"  {other.turns - before} turns of {hindrance.__name__}")
     return times
 
 
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    found = {"quiet": [], "lock": [], "flood": []}
+    found = {"quiet": [], "lock": [], "flood": [], "busy": []}
     with Server(conf={"fsync": "on"}) as server:
         with RawClient(server.mqtt_port, 4) as away:
             away.connect("away", clean=False)
@@ -77,7 +78,8 @@ def main():
             print(f"round {number + 1}", flush=True)
             found["quiet"] += pair.times(seconds)
             found["lock"] += during_lock(server, pair, seconds)
-            found["flood"] += during_flood(server, pair, seconds)
+            found["flood"] += during(CheckpointFlood, server, pair, seconds)
+            found["busy"] += during(BusyBackend, server, pair, seconds)
         kept.finish()
     for what, times in found.items():
         p50, p99 = percentile(times, .5), percentile(times, .99)

