@@ -25,7 +25,8 @@ def segments(pid):
     count = 0
     for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf8").splitlines():
         start, end = line.split()[0].split("-")
-        count += "/PostgreSQL." in line and int(end, 16) - int(start, 16) == SEGMENT
+        shared = "/PostgreSQL." in line or "/SYSV" in line  # dynamic_shared_memory_type
+        count += shared and int(end, 16) - int(start, 16) == SEGMENT
     return count
 
 
