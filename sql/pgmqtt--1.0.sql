@@ -254,13 +254,36 @@ CREATE TABLE pgmqtt.dead_letter (
     qos         smallint,
     retain      boolean,
     username    text,
-    received_at timestamptz
+    received_at timestamptz,
+    message_key text
 );
 ALTER TABLE pgmqtt.dead_letter REPLICA IDENTITY NOTHING;
 ALTER TABLE pgmqtt.dead_letter ALTER COLUMN payload SET STORAGE EXTERNAL;
 COMMENT ON TABLE pgmqtt.dead_letter IS 'Rows that a mapping could not evaluate and messages that a sink could not store';
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('pgmqtt.dead_letter_id_seq', '');
+
+-- Not dumped: sessions are not.
+CREATE TABLE pgmqtt.sink_message_key (
+    session_id         bigint NOT NULL,
+    packet_id          int NOT NULL,
+    session_created_at timestamptz NOT NULL,
+    fingerprint        bigint NOT NULL,
+    message_key        text NOT NULL,
+    PRIMARY KEY (session_id, packet_id)
+) WITH (fillfactor = 50);
+ALTER TABLE pgmqtt.sink_message_key REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.sink_message_key IS 'The last message that came under each packet identifier of a session and went to a sink that reads msg.message_key: what a repetition of it is known by';
+
+CREATE TABLE pgmqtt.sink_received (
+    session_id         bigint NOT NULL,
+    packet_id          int NOT NULL,
+    session_created_at timestamptz NOT NULL,
+    fingerprint        bigint NOT NULL,
+    PRIMARY KEY (session_id, packet_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 500);
+ALTER TABLE pgmqtt.sink_received REPLICA IDENTITY NOTHING;
+COMMENT ON TABLE pgmqtt.sink_received IS 'QoS 2 messages that a sink has stored, until their PUBREL: written in the transaction of the rows, so none is stored twice';
 
 -- Not dumped: each database has its own.
 CREATE TABLE pgmqtt.snapshot_key (
@@ -472,10 +495,11 @@ REVOKE ALL ON FUNCTION pgmqtt.redrive(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.redrive(text) TO pgmqtt_admin;
 
 CREATE FUNCTION pgmqtt.sink_status(OUT sink_id int, OUT status text, OUT message text,
-    OUT messages bigint, OUT dead_letters bigint, OUT retries bigint, OUT pending bigint)
+    OUT messages bigint, OUT dead_letters bigint, OUT retries bigint, OUT pending bigint,
+    OUT batches bigint, OUT lag_seconds float8, OUT batch_p50_ms float8, OUT batch_p99_ms float8)
     RETURNS SETOF record
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'pgmqtt_sink_status';
-COMMENT ON FUNCTION pgmqtt.sink_status() IS 'What the sink worker says about its sinks; no rows while it does not run. View pgmqtt.sinks shows it';
+COMMENT ON FUNCTION pgmqtt.sink_status() IS 'What the sink worker says about its sinks; no rows while it does not run. Views pgmqtt.sinks and pgmqtt.stat_sinks show it';
 REVOKE ALL ON FUNCTION pgmqtt.sink_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgmqtt.sink_status() TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
@@ -493,6 +517,13 @@ CREATE VIEW pgmqtt.sinks AS
     FROM pgmqtt.sink s LEFT JOIN pgmqtt.sink_status() w ON w.sink_id = s.id;
 COMMENT ON VIEW pgmqtt.sinks IS 'Sinks and how they are: status is active, waiting (a transient error), error (the statement cannot run), disabled or stopped (the worker does not run)';
 GRANT SELECT ON pgmqtt.sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
+
+CREATE VIEW pgmqtt.stat_sinks AS
+    SELECT s.name, w.status, w.messages - w.dead_letters AS rows, w.dead_letters AS errors, w.retries,
+           w.pending, w.lag_seconds, w.batches, w.batch_p50_ms, w.batch_p99_ms
+    FROM pgmqtt.sink s LEFT JOIN pgmqtt.sink_status() w ON w.sink_id = s.id;
+COMMENT ON VIEW pgmqtt.stat_sinks IS 'What each sink did since the sink worker started: messages that its statement stored (rows), those that became dead letters (errors), transactions that must be tried again (retries). pending messages are with the worker and not stored, as of the last batch; lag_seconds is the age of the oldest; more may wait with their publishers. Batch times, with the COMMIT, are of the latest 256 batches. NULL while the worker does not run and beyond 256 sinks';
+GRANT SELECT ON pgmqtt.stat_sinks TO pgmqtt_admin, pgmqtt_monitor, pg_monitor;
 
 -- ------------------------------------------------------------------------------------------------
 -- Steering.

@@ -35,6 +35,10 @@ void BatchWriter::add(const SinkRecord& record) {
     put_message(bytes_, record.message);
     base::put_prefixed16(bytes_, record.client_id);
     base::put_prefixed16(bytes_, record.username);
+    base::put_u16(bytes_, record.packet_id);
+    base::put_u8(bytes_, record.dup ? 1 : 0);
+    base::put_u64(bytes_, record.session_id);
+    put_time(bytes_, record.session_created_at);
     ++count_;
 }
 
@@ -139,7 +143,12 @@ bool BatchReader::next(SinkRecord& record) {
     bool message_ok = get_message(reader_, record.message);
     record.client_id = reader_.prefixed16();
     record.username = reader_.prefixed16();
-    return end_record(message_ok);
+    record.packet_id = reader_.u16();
+    uint8_t dup = reader_.u8();
+    record.dup = dup == 1;
+    record.session_id = reader_.u64();
+    record.session_created_at = get_time(reader_);
+    return end_record(message_ok && dup <= 1);
 }
 
 bool BatchReader::next(PublishRecord& record) {

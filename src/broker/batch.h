@@ -46,6 +46,12 @@ struct SinkRecord {
     MessageView message;
     ByteView client_id;  // empty: came from SQL
     ByteView username;   // empty: anonymous
+    // Of a client's PUBLISH that may come again, with DUP: QoS 1 or 2, in a session that outlives
+    // its connection. Identifier 0: of any other.
+    uint16_t packet_id = 0;
+    bool dup = false;
+    uint64_t session_id = 0;
+    base::WallTime session_created_at{};  // identifiers of sessions are used again
 };
 
 // --- cdc -> broker, store -> broker: publishes that the database makes.

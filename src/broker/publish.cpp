@@ -31,7 +31,9 @@ void Broker::State::handle_publish(Connection& c, mqtt::Publish& publish, Now no
                   .has_properties = is_v5,
                   .encoded_properties = {},
                   .received_at = now.wall,
-                  .input = input_};
+                  .input = input_,
+                  .packet_id = qos == Qos::k0 ? uint16_t{0} : packet_id,
+                  .dup = publish.dup};
     Routed routed = route(publish, origin, now);
 
     if (routed.pending != Pending::kNone && pending_.bytes() > config_.max_pending_bytes) {

@@ -133,8 +133,19 @@ void Broker::State::hand_to_sinks(const Origin& origin, Routed& routed) {
     record.client_id = origin.client_id;
     record.username = origin.username;
     record.message = route_view();
+    identify(origin, record);
     pending_.add_sink(pending_of(routed), record, turn_.sink);
     if (route_.sinks_must_confirm) routed.must_wait = routed.waits_for_sink = true;
+}
+
+// For who wants to know a repetition of QoS 1, which the broker does not remember.
+void Broker::State::identify(const Origin& origin, SinkRecord& record) {
+    bool may_come_again =
+        origin.packet_id != 0 && origin.session != nullptr && origin.session->persistent;
+    record.packet_id = may_come_again ? origin.packet_id : uint16_t{0};
+    record.dup = may_come_again && origin.dup;
+    record.session_id = may_come_again ? origin.session->id : 0;
+    record.session_created_at = may_come_again ? origin.session->created_at : base::WallTime{};
 }
 
 Pending::PublishId Broker::State::pending_of(Routed& routed) {

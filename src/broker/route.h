@@ -27,6 +27,8 @@ struct Origin {
     std::optional<ByteView> encoded_properties;  // when they are at hand already
     base::WallTime received_at{};
     base::Input* input = nullptr;  // that shows the packet
+    uint16_t packet_id = 0;        // of a client's PUBLISH with QoS 1 or 2
+    bool dup = false;
 };
 
 // What became of it.

@@ -158,6 +158,7 @@ class Broker::State {
     bool would_be_rejected();
     bool retain(Routed& routed);
     void hand_to_sinks(const Origin& origin, Routed& routed);
+    static void identify(const Origin& origin, SinkRecord& record);
     Pending::PublishId pending_of(Routed& routed);
     const MessagePtr& route_message();
     void keep_payload(Message& message);

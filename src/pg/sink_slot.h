@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "pg/batch_times.h"
+
 namespace pgmqtt::pg {
 
 enum class SinkState : int {
@@ -27,6 +29,9 @@ struct SinkSlot {
     std::atomic<uint64_t> dead_letters;
     std::atomic<uint64_t> retries;
     std::atomic<uint64_t> pending;
+    std::atomic<uint64_t> batches;     // transactions that stored, or gave up, a message
+    std::atomic<int64_t> waits_since;  // microseconds of wall time; 0: nothing waits
+    BatchTimes times;
     std::atomic<uint32_t> version;  // odd while `message` is being written
     std::atomic<char> message[kMessageBytes];
 
@@ -34,7 +39,9 @@ struct SinkSlot {
     void clear(uint32_t id) {
         sink_id = 0;
         set(SinkState::kActive, {});
-        messages = dead_letters = retries = pending = 0;
+        messages = dead_letters = retries = pending = batches = 0;
+        waits_since = 0;
+        times.count = 0;
         sink_id = id;
     }
 

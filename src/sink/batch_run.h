@@ -49,6 +49,9 @@ class BatchRun {
         hold_first_ = first_too;
     }
 
+    // By place: those that are stored already. Must outlive this.
+    void leave_out(std::span<const char> stored) { rows_.leave_out(stored); }
+
     // Both inside a transaction. run_whole() raises what the statement raises; that says nothing
     // about single messages. run_bisected() keeps what can be stored, in order.
     void run_whole();

@@ -13,7 +13,7 @@ size_t weight(const Message& message) {
 }  // namespace
 
 void Completions::expect(Message& message, size_t sinks) {
-    message.open = sinks;
+    message.sinks = message.open = sinks;
     pending_bytes_ += weight(message);
     if (sinks == 0) complete(message);
 }

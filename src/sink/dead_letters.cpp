@@ -25,6 +25,7 @@ enum Column {
     kRetain,
     kUsername,
     kReceivedAt,
+    kMessageKey,
     kColumns,
 };
 
@@ -38,16 +39,18 @@ void set_text(base::ByteView utf8, Datum* value, char* null) {
 DeadLetters::DeadLetters()
     : insert_(
           "INSERT INTO pgmqtt.dead_letter (source, name, topic, payload, properties, client_id, "
-          "sqlstate, message, attempts, qos, retain, username, received_at) "
-          "VALUES ('sink', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+          "sqlstate, message, attempts, qos, retain, username, received_at, "
+          "message_key) "
+          "VALUES ('sink', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
           {TEXTOID, TEXTOID, BYTEAOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT2OID,
-           BOOLOID, TEXTOID, TIMESTAMPTZOID}) {}
+           BOOLOID, TEXTOID, TIMESTAMPTZOID, TEXTOID}) {}
 
 void DeadLetters::insert(const std::string& name, const Message& message, const pg::Error& error,
                          int attempts) {
     Datum values[kColumns] = {};
-    char nulls[kColumns + 1] = "            ";
-    nulls[kTopic] = nulls[kClientId] = nulls[kUsername] = nulls[kProperties] = 'n';
+    char nulls[kColumns + 1] = "             ";
+    nulls[kTopic] = nulls[kClientId] = nulls[kUsername] = nulls[kProperties] = nulls[kMessageKey] =
+        'n';
     values[kName] = pg::text_datum(name);
     set_text(message.topic, &values[kTopic], &nulls[kTopic]);
     values[kPayload] = pg::bytea_datum(message.payload);
@@ -61,6 +64,7 @@ void DeadLetters::insert(const std::string& name, const Message& message, const 
     values[kRetain] = BoolGetDatum(message.retain);
     set_text(message.username, &values[kUsername], &nulls[kUsername]);
     values[kReceivedAt] = pg::timestamptz_datum(message.received_at);
+    set_text(message.key, &values[kMessageKey], &nulls[kMessageKey]);
     insert_.execute(values, nulls);
 }
 

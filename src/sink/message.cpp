@@ -1,9 +1,11 @@
 #include "sink/message.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "mqtt/codec.h"
 
 namespace pgmqtt::sink {
@@ -26,6 +28,19 @@ void append_json_string(ByteView text, std::string& out) {
         }
     }
     out.push_back('"');
+}
+
+// Client, session, packet identifier, and which message under that identifier it is: the moment and
+// place of its arrival. The broker repeats them when it hands the message over once more.
+std::string own_key(const Message& message) {
+    if (message.packet_id == 0) return {};
+    char numbers[96];
+    std::snprintf(numbers, sizeof numbers, "/%" PRIx64 "/%u/%" PRIx64 ".%" PRIx64,
+                  static_cast<uint64_t>(message.session_created_at.time_since_epoch().count()),
+                  static_cast<unsigned>(message.packet_id),
+                  static_cast<uint64_t>(message.received_at.time_since_epoch().count()),
+                  message.token);
+    return std::string(message.client_id) + numbers;
 }
 
 // The values of `name` from `first` on; marks them as written.
@@ -70,7 +85,17 @@ std::shared_ptr<Message> make_message(const broker::SinkRecord& record) {
     message->retain = record.message.retain;
     message->received_at = record.message.received_at;
     message->token = record.token;
+    message->packet_id = record.packet_id;
+    message->dup = record.dup;
+    message->session_id = record.session_id;
+    message->session_created_at = record.session_created_at;
+    message->key = own_key(*message);
     return message;
+}
+
+uint64_t fingerprint(const Message& message) {
+    uint64_t seed = base::hash(message.topic, static_cast<uint64_t>(message.qos));
+    return base::hash(message.payload, base::hash(message.properties, seed));
 }
 
 const mqtt::Properties& Message::decoded_properties() const {

@@ -28,9 +28,18 @@ struct Message {
     bool retain = false;
     base::WallTime received_at{};
 
+    // As in broker::SinkRecord; without an identifier it does not come again.
+    uint16_t packet_id = 0;
+    bool dup = false;
+    uint64_t session_id = 0;
+    base::WallTime session_created_at{};
+    // In UTF-8; empty: none. Of a repetition it becomes that of what it repeats: message_keys.h.
+    mutable std::string key;
+
     // What its completion will say.
     uint64_t token = 0;
-    size_t open = 0;  // sinks that are not done with it
+    size_t sinks = 0;  // that it came for
+    size_t open = 0;   // sinks that are not done with it
     mqtt::ReasonCode reason = mqtt::ReasonCode::kSuccess;
     std::string reason_string;
 
@@ -40,6 +49,9 @@ struct Message {
    private:
     mutable std::unique_ptr<mqtt::Properties> decoded_;
 };
+
+// Of what makes two messages the same: topic, payload, properties, QoS.
+uint64_t fingerprint(const Message& message);
 
 // The parts of a message whose bytes lie somewhere else.
 struct MessageParts {

@@ -28,6 +28,7 @@ constexpr MsgColumns::Column kFixedColumns[] = {
     {"correlation_data", Kind::kCorrelationData, BYTEAOID},
     {"user_properties", Kind::kUserProperties, JSONBOID},
     {"received_at", Kind::kReceivedAt, TIMESTAMPTZOID},
+    {"message_key", Kind::kMessageKey, TEXTOID},
 };
 
 const char* type_name(Oid type) {
@@ -145,7 +146,7 @@ void MsgRows::compute_column(int column) {
 Tuplestorestate* MsgRows::tuplestore(size_t first, size_t last) const {
     Tuplestorestate* store = tuplestore_begin_heap(false, false, kTuplestoreKilobytes);
     for (size_t row = first; row < last; ++row)
-        if (!unfit_[row]) tuplestore_putvalues(store, description_, values(row), nulls(row));
+        if (!absent(row)) tuplestore_putvalues(store, description_, values(row), nulls(row));
     return store;
 }
 

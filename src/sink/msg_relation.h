@@ -38,6 +38,7 @@ class MsgColumns {
         kCorrelationData,
         kUserProperties,
         kReceivedAt,
+        kMessageKey,
     };
     struct Column {
         const char* name;
@@ -75,6 +76,9 @@ class MsgRows {
     MsgRows(const MsgColumns& columns, std::span<const Message* const> messages)
         : columns_(columns), messages_(messages), computed_(static_cast<size_t>(columns.count())) {}
 
+    // By place, messages that are to be in no tuplestore. What it refers to must outlive this.
+    void leave_out(std::span<const char> left_out) { left_out_ = left_out; }
+
     // All of these inside a transaction; they may raise. begin() comes first, outside of
     // subtransactions: everything lives in a child of the memory context that is current then.
     void begin();
@@ -90,6 +94,8 @@ class MsgRows {
 
     // The topic has no representation in the server's encoding: the row is in no tuplestore.
     bool unfit(size_t row) const { return unfit_[row]; }
+    // Nor is one that was left out.
+    bool absent(size_t row) const { return unfit_[row] || (!left_out_.empty() && left_out_[row]); }
 
    private:
     void compute_column(int column);
@@ -97,6 +103,7 @@ class MsgRows {
     const MsgColumns& columns_;
     std::span<const Message* const> messages_;
     ColumnSet computed_;
+    std::span<const char> left_out_;
 
     MemoryContext memory_ = nullptr;
     TupleDesc description_ = nullptr;

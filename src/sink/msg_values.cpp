@@ -127,6 +127,8 @@ bool message_value(const Message& message, Kind kind, Datum* value) {
         case Kind::kReceivedAt:
             *value = pg::timestamptz_datum(message.received_at);
             return true;
+        case Kind::kMessageKey:
+            return !message.key.empty() && text_value(message.key, value);
         case Kind::kCapture:
             break;
     }

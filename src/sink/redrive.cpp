@@ -41,6 +41,7 @@ class BatchMemory {
 struct Row {
     int64_t id;
     MessageParts parts;
+    base::ByteView key;
     Datum properties;  // jsonb; 0: none
     int qos;
     bool retain;
@@ -72,6 +73,7 @@ Row read_row(HeapTuple tuple, TupleDesc desc) {
     row.qos = DatumGetInt32(SPI_getbinval(tuple, desc, 7, &null));
     row.retain = DatumGetBool(SPI_getbinval(tuple, desc, 8, &null));
     row.received_at = pg::wall_time(SPI_getbinval(tuple, desc, 9, &null));
+    row.key = utf8_or_empty(tuple, desc, 10);
     return row;
 }
 
@@ -84,6 +86,7 @@ std::shared_ptr<Message> message_of(const Row& row) {
     message->qos = static_cast<mqtt::Qos>(row.qos);
     message->retain = row.retain;
     message->received_at = row.received_at;
+    message->key = row.key;
     return message;
 }
 
@@ -95,7 +98,7 @@ Redrive::Redrive()
       // As many as a batch of the worker has; octet_length() does not read a payload.
       fetch_(
           "SELECT id, topic, payload, properties, client_id, username, coalesce(qos, 0)::int4, "
-          "coalesce(retain, false), coalesce(received_at, at) "
+          "coalesce(retain, false), coalesce(received_at, at), message_key "
           "FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY id) - octet_length(payload) "
           "AS before FROM pgmqtt.dead_letter WHERE source = 'sink' AND name = $1 AND id > $2 "
           "AND topic IS NOT NULL ORDER BY id LIMIT 1000) AS batch "

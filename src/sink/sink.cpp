@@ -49,6 +49,13 @@ bool is_loop(const std::vector<const Message*>& batch) {
     return hops_of(*batch.front()) >= pg::kMaxHops;
 }
 
+// Marks what is not stored: it waits, or failed.
+void leave_unstored(const Outcome& outcome, std::vector<char>& left_out) {
+    std::fill(left_out.begin() + static_cast<std::ptrdiff_t>(outcome.done), left_out.end(),
+              char{1});
+    for (const Failure& failure : outcome.failures) left_out[failure.index] = 1;
+}
+
 pg::Error loop() {
     return pg::make_error(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
                           "message has " + std::to_string(pg::kMaxHops) +
@@ -89,23 +96,35 @@ void Sink::retire() {
     holds_ = 0;
 }
 
+void Sink::enqueue(std::shared_ptr<Message> message) {
+    queue_.push_back(std::move(message));
+    if (queue_.size() == 1) show_queue();
+}
+
 void Sink::forget_messages() {
     queue_.clear();
+    show_queue();
     head_attempts_ = 0;
 }
 
-void Sink::run(DeadLetters& dead_letters, Completions& completions) {
+void Sink::run(DeadLetters& dead_letters, Identities& identities, Completions& completions) {
+    Clock::time_point start = Clock::now();
     Batch batch = next_batch();
     bool runs = !retired() && definition_.enabled && statement_ != nullptr;
     Outcome outcome = !runs            ? refuse(batch, not_wanted(), dead_letters)
                       : is_loop(batch) ? refuse(batch, loop(), dead_letters)
-                                       : store(batch, dead_letters);
+                                       : store(batch, dead_letters, identities);
     settle(outcome, completions);
+    if (slot_ != nullptr && outcome.done > 0) {
+        auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+        ++slot_->batches;
+        slot_->times.add(static_cast<uint32_t>(std::min<int64_t>(time.count(), UINT32_MAX)));
+    }
     if (outcome.held_by == HeldBy::kNothing)
         recover();
     else
         hold(outcome);
-    if (slot_ != nullptr) slot_->pending = queue_.size();
+    show_queue();
 }
 
 Sink::Batch Sink::next_batch() const {
@@ -122,10 +141,10 @@ Sink::Batch Sink::next_batch() const {
 }
 
 // Most batches are good: they pay for no subtransaction.
-Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters) {
+Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters, Identities& identities) {
     for (bool bisect : {head_attempts_ > 0, true}) {
         Outcome outcome;
-        pg::Status status = transact(batch, bisect, outcome, dead_letters);
+        pg::Status status = transact(batch, bisect, outcome, dead_letters, identities);
         if (status) return outcome;
         bool transient = is_transient(status.error().sqlstate);
         if (!bisect && !transient) continue;
@@ -139,9 +158,13 @@ Outcome Sink::store(const Batch& batch, DeadLetters& dead_letters) {
 }
 
 pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
-                          DeadLetters& dead_letters) {
+                          DeadLetters& dead_letters, Identities& identities) {
     BatchRun run(*statement_, *columns_, batch, outcome);
     if (definition_.retry) run.hold_failures(head_attempts_ < kRetries);
+    // Of a sink with QoS 0 nobody waits to hear: PUBREL may come before its rows do.
+    bool confirms = definition_.qos != mqtt::Qos::k0;
+    std::vector<char> left_out(batch.size());
+    run.leave_out(left_out);
     pg::HopScope hops(hops_of(*batch.front()) + 1);
     try {
         return pg::transaction({.activity = activity_.c_str()}, [&] {
@@ -149,6 +172,8 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
             check_constraints_at_once();
             pg::failpoint_in_guard(pg::Failpoint::kSinkWrite);
             pg::mark_transaction_with_hops();
+            if (statement_->may_use(MsgColumns::Kind::kMessageKey)) identities.keys.resolve(batch);
+            if (confirms) identities.received.look_up(batch, left_out);
             if (bisect)
                 run.run_bisected();
             else
@@ -156,6 +181,10 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
             for (const Failure& failure : outcome.failures)
                 dead_letters.insert(definition_.name, *batch[failure.index], failure.error,
                                     failure.index == 0 ? head_attempts_ + 1 : 1);
+            if (confirms) {
+                leave_unstored(outcome, left_out);
+                identities.received.note(batch, left_out);
+            }
             pg::failpoint_in_guard(pg::Failpoint::kSinkCommit);
         });
     } catch (const pg::Raised& raised) {
@@ -234,6 +263,14 @@ void Sink::recover() {
     logged_ = false;
     holds_ = 0;
     retry_at_ = {};
+}
+
+// Of what waits the first has waited longest. (`pending` follows with the next batch, or is 1.)
+void Sink::show_queue() {
+    if (slot_ == nullptr) return;
+    slot_->pending = queue_.size();
+    slot_->waits_since =
+        queue_.empty() ? 0 : queue_.front()->received_at.time_since_epoch().count();
 }
 
 void Sink::show(pg::SinkState state, const std::string& message) {

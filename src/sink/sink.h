@@ -16,10 +16,18 @@
 #include "sink/dead_letters.h"
 #include "sink/definition.h"
 #include "sink/message.h"
+#include "sink/message_keys.h"
 #include "sink/msg_relation.h"
+#include "sink/received_packets.h"
 #include "sink/sink_statement.h"
 
 namespace pgmqtt::sink {
+
+// What the sinks know of messages that may come again.
+struct Identities {
+    MessageKeys keys;
+    ReceivedPackets received;
+};
 
 class Sink {
    public:
@@ -41,7 +49,7 @@ class Sink {
     // The configuration has changed again since; nothing can be under way to it any more.
     bool outlived() const { return retirements_ > 1; }
 
-    void enqueue(std::shared_ptr<Message> message) { queue_.push_back(std::move(message)); }
+    void enqueue(std::shared_ptr<Message> message);
     void forget_messages();
 
     bool due(Clock::time_point now) const { return !queue_.empty() && now >= retry_at_; }
@@ -49,21 +57,22 @@ class Sink {
 
     // One batch in one transaction (two, if the first showed that the batch must be bisected).
     // Reports to `completions` what is committed.
-    void run(DeadLetters& dead_letters, Completions& completions);
+    void run(DeadLetters& dead_letters, Identities& identities, Completions& completions);
 
    private:
     using Batch = std::vector<const Message*>;
 
     void rebuild();
     Batch next_batch() const;
-    Outcome store(const Batch& batch, DeadLetters& dead_letters);
+    Outcome store(const Batch& batch, DeadLetters& dead_letters, Identities& identities);
     Outcome refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters);
     pg::Error not_wanted() const;
     pg::Status transact(const Batch& batch, bool bisect, Outcome& outcome,
-                        DeadLetters& dead_letters);
+                        DeadLetters& dead_letters, Identities& identities);
     void settle(const Outcome& outcome, Completions& completions);
     void hold(const Outcome& outcome);
     void recover();
+    void show_queue();
     void show(pg::SinkState state, const std::string& message);
 
     Definition definition_;

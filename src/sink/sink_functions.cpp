@@ -9,11 +9,13 @@ extern "C" {
 #include <utils/guc.h>
 }
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "broker/sink_filter.h"
 #include "pg/datum.h"
 #include "pg/guard.h"
@@ -209,7 +211,15 @@ const char* state_name(int state) {
     return "active";
 }
 
+// 0 when `since` is.
+double seconds_since(int64_t since) {
+    if (since == 0) return 0;
+    int64_t now = base::read_clocks().wall.time_since_epoch().count();
+    return std::max(0.0, static_cast<double>(now - since) / 1e6);
+}
+
 void put_status(ReturnSetInfo* result, const pg::SinkSlot& slot, const char* text) {
+    pg::BatchTimes::Percentiles times = slot.times.percentiles();
     auto counter = [](const std::atomic<uint64_t>& value) {
         return Int64GetDatum(static_cast<int64>(value.load()));
     };
@@ -219,8 +229,14 @@ void put_status(ReturnSetInfo* result, const pg::SinkSlot& slot, const char* tex
                       counter(slot.messages),
                       counter(slot.dead_letters),
                       counter(slot.retries),
-                      counter(slot.pending)};
-    bool nulls[] = {false, false, text[0] == '\0', false, false, false, false};
+                      counter(slot.pending),
+                      counter(slot.batches),
+                      Float8GetDatum(seconds_since(slot.waits_since)),
+                      Float8GetDatum(times.p50 / 1000.0),
+                      Float8GetDatum(times.p99 / 1000.0)};
+    bool no_time = times.p99 == 0;
+    bool nulls[] = {false, false, text[0] == '\0', false,   false,  false,
+                    false, false, false,           no_time, no_time};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

@@ -174,6 +174,13 @@ void SinkStatement::check_rights() {
     ReleaseCachedPlan(plan, CurrentResourceOwner);
 }
 
+bool SinkStatement::may_use(MsgColumns::Kind kind) const {
+    if (plan_ == nullptr || (!is_call_ && generation_ < 0)) return true;
+    for (int column = 0; column < columns_.count(); ++column)
+        if (columns_[column].kind == kind && used_[static_cast<size_t>(column)]) return true;
+    return false;
+}
+
 void SinkStatement::check(TupleDesc description) {
     SPI_connect();
     pg::ActAs saved = pg::act_as(definition_.owner, definition_.search_path.c_str());
@@ -202,7 +209,7 @@ void SinkStatement::run(MsgRows& rows, size_t first, size_t last) {
     rows.compute(used_);
     if (is_call_) {
         for (size_t row = first; row < last; ++row)
-            if (!rows.unfit(row)) call(rows, row);
+            if (!rows.absent(row)) call(rows, row);
         return;
     }
     Tuplestorestate* store = rows.tuplestore(first, last);

@@ -33,6 +33,9 @@ class SinkStatement {
     // not. Inside a transaction.
     void check(TupleDesc description);
 
+    // Whether it may ask for this column: before it is planned any statement may.
+    bool may_use(MsgColumns::Kind kind) const;
+
    private:
     static void set_up_parser(struct ParseState* state, void* statement);
     static Node* resolve_column(struct ParseState* state, ColumnRef* column, Node* found);
@@ -41,7 +44,6 @@ class SinkStatement {
     void check_kind(SPIPlanPtr plan) const;
     void plan();
     void check_rights();
-    void find_used_columns(struct CachedPlanSource* source);
     void run(MsgRows& rows, size_t first, size_t last);
     void call(const MsgRows& rows, size_t row);
 

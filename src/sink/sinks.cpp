@@ -36,6 +36,7 @@ void Sinks::turn() {
     receive();
     run_due();
     link_.flush();
+    identities_.keys.clean_up();
 }
 
 long Sinks::timeout_ms() const {
@@ -168,7 +169,7 @@ void Sinks::run_due() {
     Clock::time_point now = Clock::now();
     for (auto& [id, sink] : sinks_) {
         if (!sink->due(now) || !may_run(*sink)) continue;
-        sink->run(dead_letters_, completions_);
+        sink->run(dead_letters_, identities_, completions_);
         send_completions();
     }
 }

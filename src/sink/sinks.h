@@ -58,6 +58,7 @@ class Sinks {
     Clock::time_point reload_at_{};
     bool reload_failed_ = false;
     DeadLetters dead_letters_;
+    Identities identities_;
     Completions completions_;
     bool unread_ = false;  // too much is pending to look for more
 };

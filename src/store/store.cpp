@@ -172,6 +172,7 @@ pg::Status Store::write(const broker::SessionNetEffect& net) {
         lock_tables(net);
         retained_.apply(retained_changes_, session_changes_.repeated());
         sessions_.apply(net);
+        sink_received_.forget_released(net);
         logged_.write();
         unlogged_.write();
         outbox_.remove();

@@ -22,6 +22,7 @@
 #include "store/queue_log.h"
 #include "store/retained.h"
 #include "store/sessions.h"
+#include "store/sink_received.h"
 #include "store/trouble.h"
 
 namespace pgmqtt::store {
@@ -65,6 +66,7 @@ class Store {
     RetainedTable retained_;
     RetainedTable::Changes retained_changes_;
     SessionTables sessions_;
+    SinkReceived sink_received_;
     QueueLog logged_{LogKind::kLogged};
     QueueLog unlogged_{LogKind::kUnlogged};
     Fetches fetches_;

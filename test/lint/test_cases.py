@@ -1,7 +1,8 @@
 """test/cases.tsv: what goes wrong for users elsewhere, case by case, and the tests that it may not here.
 
-A test is named as pytest names it. The table has the cases of part B (database to messages); each is
-proved by tests that exist, and a test whose docstring names a case is in that case's row.
+A test is named as pytest names it. The table has the cases of parts B (database to messages) and C
+(messages to rows); each is proved by tests that exist, and a test whose docstring names a case is
+in that case's row.
 """
 
 import ast
@@ -12,7 +13,7 @@ from test_conformance import lines, pytest_ids
 
 TABLE = "test/cases.tsv"
 # Those that must hold at release, and those that are built beside them.
-CASES = [f"B{number:02}" for number in range(1, 19)]
+CASES = [f"B{number:02}" for number in range(1, 19)] + [f"C{number:02}" for number in range(1, 11)]
 CASE = re.compile(r"\b([A-F]\d\d)\b")
 
 

@@ -51,7 +51,15 @@ std::string sample_batch(BatchKind kind) {
                 writer.add(StoreRecord{StoreKind::kUnretain, sample()});
                 break;
             case BatchKind::kSink:
-                writer.add(SinkRecord{7, {1, 2, 3}, sample(), "client", "user"});
+                writer.add(SinkRecord{7,
+                                      {1, 2, 3},
+                                      sample(),
+                                      "client",
+                                      "user",
+                                      65535,
+                                      true,
+                                      1ull << 40,
+                                      base::WallTime(std::chrono::microseconds(5))});
                 break;
             case BatchKind::kPublish:
                 writer.add(PublishRecord{sample()});
@@ -240,6 +248,10 @@ TEST(BatchTest, SinkRecordsKeepTokenSinksAndPublisher) {
     EXPECT_EQ(record.sink_ids, (std::vector<uint32_t>{1, 2, 3}));
     EXPECT_EQ(record.client_id, "client");
     EXPECT_EQ(record.username, "user");
+    EXPECT_EQ(record.packet_id, 65535);
+    EXPECT_TRUE(record.dup);
+    EXPECT_EQ(record.session_id, 1ull << 40);
+    EXPECT_EQ(record.session_created_at, base::WallTime(std::chrono::microseconds(5)));
     expect_same(record.message, sample());
 }
 

@@ -1,0 +1,44 @@
+#include "store/sink_received.h"
+
+extern "C" {
+#include <catalog/pg_type_d.h>
+}
+
+#include "pg/datum.h"
+#include "pg/shared.h"
+
+namespace pgmqtt::store {
+
+SinkReceived::SinkReceived()
+    : look_("SELECT 1 FROM pgmqtt.sink_received LIMIT 1", {}),
+      remove_(
+          "DELETE FROM pgmqtt.sink_received AS r USING ROWS FROM (pg_catalog.unnest($1), "
+          "pg_catalog.unnest($2)) AS released (session_id, packet_id) "
+          "WHERE r.session_id = released.session_id AND r.packet_id = released.packet_id",
+          {INT8ARRAYOID, INT4ARRAYOID}) {}
+
+// QoS 2 where there is no sink does not pay for this. A sink counts its rows before the broker
+// hears of them, so before any PUBREL.
+bool SinkReceived::may_have_rows() {
+    if (pg::shared()->sink_rows > 0) return true;
+    if (!looked_) left_over_ = look_.execute(nullptr, nullptr, true) > 0;
+    looked_ = true;
+    return left_over_;
+}
+
+void SinkReceived::forget_released(const broker::SessionNetEffect& net) {
+    if (net.released.empty() || !may_have_rows()) return;
+    size_t size = net.released.size();
+    Datum* sessions = static_cast<Datum*>(palloc(sizeof(Datum) * size));
+    Datum* packets = static_cast<Datum*>(palloc(sizeof(Datum) * size));
+    int count = 0;
+    for (const auto& packet : net.released) {
+        sessions[count] = Int64GetDatum(static_cast<int64>(packet.session_id));
+        packets[count++] = Int32GetDatum(packet.packet_id);
+    }
+    Datum values[] = {pg::array_datum(sessions, count, INT8OID),
+                      pg::array_datum(packets, count, INT4OID)};
+    remove_.execute(values);
+}
+
+}  // namespace pgmqtt::store
