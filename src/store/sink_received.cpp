@@ -26,8 +26,12 @@ bool SinkReceived::may_have_rows() {
     return left_over_;
 }
 
+bool SinkReceived::concerned(const broker::SessionNetEffect& net) {
+    return !net.released.empty() && may_have_rows();
+}
+
 void SinkReceived::forget_released(const broker::SessionNetEffect& net) {
-    if (net.released.empty() || !may_have_rows()) return;
+    if (!concerned(net)) return;
     size_t size = net.released.size();
     Datum* sessions = static_cast<Datum*>(palloc(sizeof(Datum) * size));
     Datum* packets = static_cast<Datum*>(palloc(sizeof(Datum) * size));

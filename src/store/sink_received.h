@@ -11,7 +11,8 @@ namespace pgmqtt::store {
 class SinkReceived {
    public:
     SinkReceived();
-    // Inside the storing transaction; may raise.
+    // Inside the storing transaction; both may raise.
+    bool concerned(const broker::SessionNetEffect& net);
     void forget_released(const broker::SessionNetEffect& net);
 
    private:

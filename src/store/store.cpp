@@ -191,6 +191,7 @@ void Store::lock_tables(const broker::SessionNetEffect& net) {
     if (!net.sessions.empty() || !net.ended_sessions.empty()) lock("session");
     if (!net.subscriptions.empty() || !net.unsubscribed.empty() || !net.ended_sessions.empty())
         lock("session_subscription");
+    if (sink_received_.concerned(net)) lock("sink_received");
     logged_.lock();
     unlogged_.lock();
 }
