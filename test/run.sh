@@ -108,7 +108,8 @@ run_one() {
         profile) run_pytest profile test/profile ;;
         boundary) run_boundary ;;
         regress) run_regress ;;
-        wire) run_pytest wire -n 2 --dist loadfile test/wire ;;
+        # They wait more than they compute.
+        wire) run_pytest wire -n $((2 * $(nproc))) --dist loadfile test/wire ;;
         crash) CRASH_ROUNDS=${CRASH_ROUNDS:-8} run_pytest crash test/crash ;;
         *) give_up "there is no kind of test called $1" ;;
     esac

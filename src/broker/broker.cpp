@@ -8,8 +8,8 @@
 
 namespace pgmqtt::broker {
 
-Broker::Broker(const Config& config, uint64_t seed)
-    : state_(std::make_unique<State>(config, seed)) {}
+Broker::Broker(const Config& config, uint64_t seed, base::Output* output)
+    : state_(std::make_unique<State>(config, seed, output)) {}
 Broker::~Broker() = default;
 
 void Broker::configure(const Config& config) {
@@ -135,8 +135,9 @@ uint64_t Broker::fetch_batch() const {
     return state_->fetch_batch_;
 }
 
-Broker::State::State(const Config& config, uint64_t seed)
+Broker::State::State(const Config& config, uint64_t seed, base::Output* output)
     : config_(config),
+      output_(output),
       seed_(seed),
       retained_(seed),
       sys_retained_(seed),

@@ -11,6 +11,7 @@
 
 #include "base/input.h"
 #include "base/outbox.h"
+#include "base/output.h"
 #include "base/time.h"
 #include "broker/client_record.h"
 #include "broker/config.h"
@@ -45,8 +46,9 @@ struct Clearing;
 
 class Broker {
    public:
-    // `seed` makes hashes and assigned client identifiers unpredictable.
-    Broker(const Config& config, uint64_t seed);
+    // `seed` makes hashes and assigned client identifiers unpredictable. Without an output, what is
+    // in Turn::dirty is sent at the end of a turn only.
+    Broker(const Config& config, uint64_t seed, base::Output* output = nullptr);
     ~Broker();
     Broker(const Broker&) = delete;
 

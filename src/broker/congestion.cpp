@@ -33,6 +33,17 @@ bool Broker::State::overflows(const Session& session, const Connection& c) const
     return c.outbox.size() > config_.client_buffer && !waited_for;
 }
 
+// What others publish in one turn may be more than client_buffer: that alone makes nobody slow. Who
+// has taken all that it was sent gets it now, and not at the end of the turn.
+bool Broker::State::still_overflows(const Session& session, Connection& c) {
+    if (!overflows(session, c)) return false;
+    if (output_ == nullptr || c.behind) return true;
+    output_->flush(c.id);
+    count_output(c);
+    c.behind = !c.outbox.empty();
+    return overflows(session, c);
+}
+
 void Broker::State::note_queued(Session& session) {
     if (session.connection == nullptr) return;
     if (queue_exceeds(session, 2)) congest(session);

@@ -20,7 +20,7 @@ void Broker::State::deliver(const Target& target, Routed& routed) {
         }
         return;
     }
-    if (qos == Qos::k0 && overflows(session, *c)) {
+    if (qos == Qos::k0 && still_overflows(session, *c)) {
         count_dropped(session, counters_.dropped_slow_qos0);
         return;
     }

@@ -31,7 +31,7 @@ using mqtt::Version;
 
 class Broker::State {
    public:
-    State(const Config& config, uint64_t seed);
+    State(const Config& config, uint64_t seed, base::Output* output);
 
     // --- broker.cpp
     void begin_input(Now now);
@@ -88,6 +88,7 @@ class Broker::State {
     void tick(Now now);
 
     Config config_;
+    base::Output* const output_;
     Turn turn_;
     Pending pending_;
     uint64_t fetch_batch_ = 1;  // of the current turn
@@ -378,6 +379,7 @@ class Broker::State {
     bool queue_exceeds(const Session& session, unsigned divisor) const;
     bool output_exceeds(const Session& session, unsigned divisor) const;
     bool overflows(const Session& session, const Connection& c) const;
+    bool still_overflows(const Session& session, Connection& c);
     void note_queued(Session& session);
     void note_output(Session& session);
     void congest(Session& session);

@@ -57,7 +57,7 @@ int level_of(broker::LogLine::Level level) {
 }  // namespace
 
 BrokerLoop::BrokerLoop()
-    : broker_(broker_config(), random_seed()),
+    : broker_(broker_config(), random_seed(), this),
       server_(network_limits()),
       store_(pg::Worker::kBroker, pg::Worker::kStore),
       sink_(pg::Worker::kBroker, pg::Worker::kSink),
@@ -295,7 +295,7 @@ void BrokerLoop::carry_out_turn() {
         store_.send(broker::batch_done(BatchKind::kPublishDone, number));
     for (uint64_t number : turn.commands_done)
         store_.send(broker::batch_done(BatchKind::kCommandDone, number));
-    for (base::ConnectionId id : turn.dirty) server_.flush(id, *this);
+    for (base::ConnectionId id : turn.dirty) flush(id);
     for (const broker::CloseRequest& request : turn.close) {
         if (!request.reason.empty() && pg::settings.log_connections)
             pg::log(LOG, "pgmqtt closes a connection: " + request.reason);
@@ -388,6 +388,10 @@ void BrokerLoop::on_closed(base::ConnectionId id, const std::string&) {
 
 void BrokerLoop::on_drained(base::ConnectionId id) {
     broker_.drained(id, now_);
+}
+
+void BrokerLoop::flush(base::ConnectionId id) {
+    server_.flush(id, *this);
 }
 
 base::Outbox* BrokerLoop::outbox(base::ConnectionId id) {

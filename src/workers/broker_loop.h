@@ -19,7 +19,7 @@
 
 namespace pgmqtt::workers {
 
-class BrokerLoop final : private net::Handler {
+class BrokerLoop final : private net::Handler, private base::Output {
    public:
     BrokerLoop();
     ~BrokerLoop();
@@ -51,6 +51,8 @@ class BrokerLoop final : private net::Handler {
     void on_drained(base::ConnectionId id) override;
     base::Outbox* outbox(base::ConnectionId id) override;
     void on_refused(size_t count, const std::string& reason) override;
+    // base::Output
+    void flush(base::ConnectionId id) override;
 
     bool wait_for_store(const std::function<bool()>& wait);
     template <class Load>

@@ -103,6 +103,7 @@ class Client {
    private:
     friend class BrokerTest;
     void offer();
+    bool take_some();
     void collect();
 
     BrokerTest& test_;
@@ -131,7 +132,7 @@ struct ConnectOptions {
     mqtt::Properties properties;
 };
 
-class BrokerTest : public ::testing::Test {
+class BrokerTest : public ::testing::Test, public base::Output {
    protected:
     friend class Client;
 
@@ -144,7 +145,7 @@ class BrokerTest : public ::testing::Test {
         unfetched_.clear();
         last_batch_ = 0;
         stored_.clear();
-        broker_ = std::make_unique<Broker>(config_, 42);
+        broker_ = std::make_unique<Broker>(config_, 42, this);
     }
 
     // As after kill -9: the store knows what it was told and wrote, nobody else anything.
@@ -400,7 +401,11 @@ class BrokerTest : public ::testing::Test {
         FetchRecord record;
     };
 
+    // base::Output
+    void flush(ConnectionId id) override;
+
     Config config_;
+    size_t flushes_ = 0;
     std::unique_ptr<Broker> broker_;
     Now now_{base::MonoTime(1h), base::WallTime(std::chrono::hours(24 * 365 * 50))};
     std::list<Client> clients_;

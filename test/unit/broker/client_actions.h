@@ -52,22 +52,29 @@ inline void Client::stall(bool stalled) {
     test_.run();
 }
 
-inline void Client::collect() {
+// False: nothing came.
+inline bool Client::take_some() {
     base::Outbox* outbox = test_.broker_->outbox(id_);
-    if (stalled_ || outbox == nullptr) return;
-    while (!outbox->empty()) {
-        iovec vectors[4];
-        size_t count = outbox->gather(vectors, 4);
-        size_t size = 0;
-        for (size_t i = 0; i < count; ++i) {
-            input_.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
-            size += vectors[i].iov_len;
-        }
-        outbox->consume(size);
-        test_.broker_->drained(id_, test_.now_);
-        outbox = test_.broker_->outbox(id_);
-        if (outbox == nullptr) break;
+    if (stalled_ || outbox == nullptr || outbox->empty()) return false;
+    iovec vectors[4];
+    size_t count = outbox->gather(vectors, 4);
+    size_t size = 0;
+    for (size_t i = 0; i < count; ++i) {
+        input_.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
+        size += vectors[i].iov_len;
     }
+    outbox->consume(size);
+    return true;
+}
+
+inline void BrokerTest::flush(ConnectionId id) {
+    ++flushes_;
+    while (client(id).take_some()) {
+    }
+}
+
+inline void Client::collect() {
+    while (take_some()) test_.broker_->drained(id_, test_.now_);
     mqtt::Frame frame;
     size_t taken = 0;
     while (true) {

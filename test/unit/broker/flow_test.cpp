@@ -123,6 +123,43 @@ TEST_F(FlowTest, Qos0ToASlowClientIsDroppedAndCounted) {
     EXPECT_EQ(counters().dropped_slow_qos0, 100 - got);
 }
 
+// 100 messages of 1000 bytes in one turn, each as a packet of its own.
+std::string many_at_once() {
+    std::string bytes;
+    for (int i = 0; i < 100; ++i) {
+        mqtt::Publish publish;
+        publish.topic = "t";
+        std::string payload(1000, 'x');
+        publish.payload = payload;
+        mqtt::encode(publish, Version::k5, bytes);
+    }
+    return bytes;
+}
+
+TEST_F(FlowTest, Qos0ToAFastClientIsNotDroppedBecauseATurnBringsMuch) {
+    config_.client_buffer = 10000;
+    start();
+    Client& fast = connect("fast");
+    fast.subscribe("t");
+    Client& publisher = connect("p");
+    publisher.send_bytes(many_at_once());
+    EXPECT_EQ(fast.payloads().size(), 100u);
+    EXPECT_EQ(counters().dropped_slow_qos0, 0u);
+    EXPECT_GE(flushes_, 5u);  // else nothing was too much
+}
+
+TEST_F(FlowTest, AClientThatTakesNothingIsAskedOnceInATurn) {
+    config_.client_buffer = 10000;
+    start();
+    Client& slow = connect("slow");
+    slow.subscribe("t");
+    slow.stall(true);
+    Client& publisher = connect("p");
+    publisher.send_bytes(many_at_once());
+    EXPECT_EQ(flushes_, 1u);
+    EXPECT_GT(counters().dropped_slow_qos0, 80u);
+}
+
 TEST_F(FlowTest, Qos1ToASlowClientIsQueuedAndAllArrives) {
     config_.client_buffer = 5000;
     start();
