@@ -33,30 +33,35 @@ class Lock:
                                 f"AND pid = {pid}") != "0"
 
 
-class _Hindrance(threading.Thread):
-    """Goes on in a connection of its own while entered; an error is raised at the end."""
+class CheckpointFlood(threading.Thread):
+    """Pages are made dirty and checkpointed, again and again: the disk is what is busy.
+
+    One row a page, beside it the room for its next version: little CPU makes many pages dirty and,
+    each time being the first change after a CHECKPOINT, writes all of them into the WAL, too."""
+
+    PAGES = 1280  # 10 MB
 
     def __init__(self, server):
         super().__init__(daemon=True)
         self.server = server
-        self.turns = 0
+        self.checkpoints = 0
         self.error = None
         self._over = threading.Event()
-
-    def prepare(self, cursor):
-        pass
-
-    def turn(self, cursor):
-        raise NotImplementedError
 
     def run(self):
         try:
             connection = self.server.connect()
             cursor = connection.cursor()
-            self.prepare(cursor)
+            cursor.execute("DROP TABLE IF EXISTS flood;"
+                           "CREATE TABLE flood (v text) WITH (fillfactor = 40);"
+                           "ALTER TABLE flood ALTER v SET STORAGE PLAIN")
+            cursor.execute("INSERT INTO flood SELECT repeat('x', 3500) "
+                           f"FROM generate_series(1, {self.PAGES})")
             while not self._over.is_set():
-                self.turn(cursor)
-                self.turns += 1
+                cursor.execute("UPDATE flood SET v = v")
+                cursor.execute("CHECKPOINT")
+                self.checkpoints += 1
+            cursor.execute("DROP TABLE flood")
             connection.close()
         except Exception as error:  # shown by who waits for it
             self.error = error
@@ -70,32 +75,6 @@ class _Hindrance(threading.Thread):
         self.join()
         if self.error is not None:
             raise self.error
-
-
-class CheckpointFlood(_Hindrance):
-    """Pages are made dirty and checkpointed, again and again: the disk is what is busy.
-
-    One row a page, beside it the room for its next version: little CPU makes many pages dirty and,
-    each time being the first change after a CHECKPOINT, writes all of them into the WAL, too."""
-
-    PAGES = 1280  # 10 MB
-
-    def prepare(self, cursor):
-        cursor.execute("DROP TABLE IF EXISTS flood;"
-                       "CREATE TABLE flood (v text STORAGE PLAIN) WITH (fillfactor = 40)")
-        cursor.execute("INSERT INTO flood SELECT repeat('x', 3500) "
-                       f"FROM generate_series(1, {self.PAGES})")
-
-    def turn(self, cursor):
-        cursor.execute("UPDATE flood SET v = v")
-        cursor.execute("CHECKPOINT")
-
-
-class BusyBackend(_Hindrance):
-    """A backend that computes and touches no disk: what a core less does to everybody."""
-
-    def turn(self, cursor):
-        cursor.execute("SELECT count(*) FROM generate_series(1, 100000)")
 
 
 class KeptAlive(threading.Thread):

@@ -132,16 +132,16 @@ def test_while_checkpoints_flood_the_disk_others_go_on(server, topic, bystanders
     turns = stored = 0
     with CheckpointFlood(server) as flood, RawClient(server.mqtt_port, timeout=60) as publisher:
         publisher.connect()
-        server.wait_for(lambda: flood.turns > 0 or flood.error, "the first CHECKPOINT")
-        first = flood.turns
+        server.wait_for(lambda: flood.checkpoints > 0 or flood.error, "the first CHECKPOINT")
+        first = flood.checkpoints
         until = time.monotonic() + 4
-        while time.monotonic() < until or flood.turns < first + 5:
+        while time.monotonic() < until or flood.checkpoints < first + 5:
             assert flood.error is None, flood.error
-            before = flood.turns
+            before = flood.checkpoints
             for _ in range(20):
                 bystanders()
             turns += 20
-            if flood.turns != before:
+            if flood.checkpoints != before:
                 assert publisher.publish(f"{topic}/away", b"%d" % stored, 1).code < 0x80
                 stored += 1
     assert turns > 100 and stored > 0
