@@ -82,7 +82,7 @@ def test_while_a_table_is_locked_others_go_on(server, topic, bystanders, what):
             turns += 1
             assert not bystanders.kept.missed()
         assert turns > 100
-        assert lock.is_waited_for()
+        server.wait_for(lock.is_waited_for, "the store worker stands before the lock")
         if what != "session":
             waiting.expect_nothing_before_ping()
         else:
