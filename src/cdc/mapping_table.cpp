@@ -1,24 +1,20 @@
 #include "cdc/mapping_table.h"
 
 extern "C" {
-#include <access/htup_details.h>
-#include <catalog/namespace.h>
-#include <catalog/pg_class.h>
 #include <catalog/pg_type.h>
 #include <executor/spi.h>
 #include <utils/builtins.h>
-#include <utils/lsyscache.h>
-#include <utils/syscache.h>
 }
 
 #include "cdc/slot.h"
+#include "pg/table_owner.h"
 
 namespace pgmqtt::cdc {
 
 namespace {
 
 uint64 run(const char* sql, int count, Oid* types, Datum* values, const char* nulls) {
-    pg::ActAs saved = act_as_mapping_owner();
+    pg::ActAs saved = pg::act_as_table_owner("mapping");
     int result = SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
     if (result < 0) elog(ERROR, "could not run \"%s\": %s", sql, SPI_result_code_string(result));
     pg::act_as_before(saved);
@@ -26,18 +22,6 @@ uint64 run(const char* sql, int count, Oid* types, Datum* values, const char* nu
 }
 
 }  // namespace
-
-pg::ActAs act_as_mapping_owner() {
-    Oid table = get_relname_relid("mapping", get_namespace_oid("pgmqtt", false));
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    if (!HeapTupleIsValid(tuple)) {
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                        errmsg("relation \"pgmqtt.mapping\" does not exist")));
-    }
-    Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    return pg::act_as(owner, "pg_catalog, pg_temp");
-}
 
 void insert_mapping(NewMapping& mapping) {
     Oid types[] = {TEXTOID, REGCLASSOID, TEXTOID, TEXTOID,    TEXTOID, TEXTARRAYOID, INT4OID,

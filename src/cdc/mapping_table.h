@@ -4,12 +4,7 @@
 
 #include "pg/backend.h"
 
-#include "pg/transaction.h"
-
 namespace pgmqtt::cdc {
-
-// Ended with pg::act_as_before().
-pg::ActAs act_as_mapping_owner();
 
 // Arguments of pgmqtt.add_mapping in their order, and what it adds.
 struct NewMapping {

@@ -17,10 +17,10 @@ extern "C" {
 }
 
 #include "cdc/mapping.h"
-#include "cdc/mapping_table.h"
 #include "cdc/source.h"
 #include "cdc/source_rows.h"
 #include "pg/guard.h"
+#include "pg/table_owner.h"
 #include "pg/transaction.h"
 
 // Plain bodies: the server's errors pass through.
@@ -58,7 +58,7 @@ ArrayType* array_or_null(int number) {
 void read_mapping(const char* name, Previewed& previewed) {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
-    pg::ActAs saved = cdc::act_as_mapping_owner();
+    pg::ActAs saved = pg::act_as_table_owner("mapping");
     SPI_execute_with_args(
         "SELECT source::oid, owner::oid, qos, search_path, topic, payload, filter, retain, calls"
         " FROM pgmqtt.mapping WHERE name = $1",

@@ -31,6 +31,7 @@ extern "C" {
 #include "cdc/status.h"
 #include "pg/guard.h"
 #include "pg/shared.h"
+#include "pg/table_owner.h"
 #include "pg/transaction.h"
 
 // Plain bodies: the server's errors pass through.
@@ -56,7 +57,7 @@ Mapped find_mapping(const char* name, bool lock) {
     const char* query = psprintf(
         "SELECT id, source::oid, owner::oid, enabled, xmin FROM pgmqtt.mapping WHERE name = $1%s",
         lock ? " FOR SHARE" : "");
-    pg::ActAs saved = act_as_mapping_owner();
+    pg::ActAs saved = pg::act_as_table_owner("mapping");
     SPI_execute_with_args(query, 1, types, values, nullptr, false, 1);
     pg::act_as_before(saved);
     if (SPI_processed == 0) {
@@ -192,7 +193,7 @@ void begin_writer(RowWriter& writer, const Mapped& mapped) {
     writer.receiver.rShutdown = [](DestReceiver*) {};
     writer.receiver.rDestroy = [](DestReceiver*) {};
     writer.receiver.mydest = DestNone;
-    pg::ActAs saved = act_as_mapping_owner();
+    pg::ActAs saved = pg::act_as_table_owner("mapping");
     SnapshotKey key = read_snapshot_key();
     pg::act_as_before(saved);
     uint64 xid = U64FromFullTransactionId(GetTopFullTransactionId());

@@ -7,6 +7,7 @@ extern "C" {
 
 #include <algorithm>
 
+#include "pg/columns.h"
 #include "pg/datum.h"
 #include "pg/log.h"
 #include "pg/transaction.h"
@@ -58,18 +59,12 @@ void MessageKeys::resolve(std::span<const Message* const> messages) {
 
 // What was stored under the identifiers that come again.
 void MessageKeys::look_up(std::span<const Message* const> messages) {
-    Datum* sessions = static_cast<Datum*>(palloc(sizeof(Datum) * (messages.size() + 1)));
-    Datum* packets = static_cast<Datum*>(palloc(sizeof(Datum) * (messages.size() + 1)));
-    int count = 0;
-    for (const Message* message : messages) {
-        if (!message->dup) continue;
-        sessions[count] = session_datum(message->session_id);
-        packets[count++] = Int32GetDatum(message->packet_id);
-    }
-    if (count == 0) return;
-    Datum values[] = {pg::array_datum(sessions, count, INT8OID),
-                      pg::array_datum(packets, count, INT4OID)};
-    uint64 rows = find_.execute(values);
+    pg::Columns repeated(messages.size(), {INT8OID, INT4OID});
+    for (const Message* message : messages)
+        if (message->dup)
+            repeated.add({session_datum(message->session_id), Int32GetDatum(message->packet_id)});
+    if (repeated.empty()) return;
+    uint64 rows = find_.execute(repeated.arrays());
     for (uint64 i = 0; i < rows; ++i) {
         HeapTuple tuple = SPI_tuptable->vals[i];
         TupleDesc desc = SPI_tuptable->tupdesc;
@@ -99,25 +94,16 @@ void MessageKeys::follow(std::span<const Message* const> messages) {
 }
 
 void MessageKeys::note() {
-    Datum* columns[5];
-    for (Datum*& column : columns)
-        column = static_cast<Datum*>(palloc(sizeof(Datum) * (last_.size() + 1)));
-    int count = 0;
+    pg::Columns columns(last_.size(), {INT8OID, INT4OID, TIMESTAMPTZOID, INT8OID, TEXTOID});
     for (const auto& [place, last] : last_) {
+        Datum key;
         // A key that the database's encoding cannot say is NULL in msg, too.
-        if (last.stored || !text_value(last.key, &columns[4][count])) continue;
-        columns[0][count] = session_datum(place.first);
-        columns[1][count] = Int32GetDatum(place.second);
-        columns[2][count] = pg::timestamptz_datum(last.session_created_at);
-        columns[3][count] = Int64GetDatum(static_cast<int64>(last.fingerprint));
-        ++count;
+        if (last.stored || !text_value(last.key, &key)) continue;
+        columns.add({session_datum(place.first), Int32GetDatum(place.second),
+                     pg::timestamptz_datum(last.session_created_at),
+                     Int64GetDatum(static_cast<int64>(last.fingerprint)), key});
     }
-    if (count == 0) return;
-    Datum values[] = {
-        pg::array_datum(columns[0], count, INT8OID), pg::array_datum(columns[1], count, INT4OID),
-        pg::array_datum(columns[2], count, TIMESTAMPTZOID),
-        pg::array_datum(columns[3], count, INT8OID), pg::array_datum(columns[4], count, TEXTOID)};
-    note_.execute(values);
+    if (!columns.empty()) note_.execute(columns.arrays());
 }
 
 void MessageKeys::clean_up() {

@@ -10,8 +10,8 @@ extern "C" {
 #include "broker/sink_filter.h"
 #include "pg/datum.h"
 #include "pg/properties.h"
+#include "pg/table_owner.h"
 #include "sink/sink_transaction.h"
-#include "sink/table_owner.h"
 
 namespace pgmqtt::sink {
 namespace {
@@ -140,7 +140,7 @@ int64_t Redrive::run(const Definition& definition) {
 void Redrive::lock(const Definition& definition) {
     pg::value_or_throw(pg::guard([&] {
         SPI_connect();
-        pg::ActAs saved = act_as_table_owner();
+        pg::ActAs saved = pg::act_as_table_owner("sink");
         Datum id = Int32GetDatum(static_cast<int32>(definition.id));
         lock_.execute(&id);
         pg::act_as_before(saved);
@@ -155,7 +155,7 @@ void Redrive::fetch(const Definition& definition) {
     MemoryContext memory = CurrentMemoryContext;
     pg::value_or_throw(pg::guard([&] {
         SPI_connect();
-        pg::ActAs saved = act_as_table_owner();
+        pg::ActAs saved = pg::act_as_table_owner("sink");
         Datum values[] = {pg::text_datum(definition.name), Int64GetDatum(last_id_)};
         count = fetch_.execute(values);
         MemoryContext spi = MemoryContextSwitchTo(memory);
@@ -174,7 +174,7 @@ void Redrive::fetch(const Definition& definition) {
 void Redrive::record(const Outcome& outcome) {
     pg::value_or_throw(pg::guard([&] {
         SPI_connect();
-        pg::ActAs saved = act_as_table_owner();
+        pg::ActAs saved = pg::act_as_table_owner("sink");
         Datum* stored = static_cast<Datum*>(palloc(sizeof(Datum) * letters_.size()));
         int count = 0;
         auto failure = outcome.failures.begin();

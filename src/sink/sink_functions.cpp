@@ -21,11 +21,11 @@ extern "C" {
 #include "pg/guard.h"
 #include "pg/shared.h"
 #include "pg/sink_slot.h"
+#include "pg/table_owner.h"
 #include "sink/definition.h"
 #include "sink/msg_relation.h"
 #include "sink/redrive.h"
 #include "sink/sink_statement.h"
-#include "sink/table_owner.h"
 
 namespace pgmqtt::sink {
 namespace {
@@ -129,7 +129,7 @@ void check(const Definition& definition) {
 // One statement on pgmqtt.sink as its owner. Returns how many rows it wrote.
 uint64 write_table(const char* sql, int count, Oid* types, Datum* values) {
     SPI_connect();
-    pg::ActAs saved = act_as_table_owner();
+    pg::ActAs saved = pg::act_as_table_owner("sink");
     int result = SPI_execute_with_args(sql, count, types, values, nullptr, false, 0);
     if (result < 0) elog(ERROR, "could not write pgmqtt.sink: %s", SPI_result_code_string(result));
     uint64 rows = SPI_processed;
@@ -176,7 +176,7 @@ std::vector<Definition> definitions() {
     std::vector<Definition> all;
     pg::value_or_throw(pg::guard([&] {
         SPI_connect();
-        pg::ActAs saved = act_as_table_owner();
+        pg::ActAs saved = pg::act_as_table_owner("sink");
         read_definitions(all);
         pg::act_as_before(saved);
         SPI_finish();

@@ -7,9 +7,9 @@ extern "C" {
 }
 
 #include "pg/append_table.h"
+#include "pg/columns.h"
 #include "pg/datum.h"
 #include "pg/transaction.h"
-#include "store/columns.h"
 
 namespace pgmqtt::store {
 namespace {
@@ -53,7 +53,7 @@ bool Commands::fetch(broker::BatchWriter& batch) {
 
 void Commands::remove_fetched() {
     if (fetched_.empty()) return;
-    Columns done(fetched_.size(), {INT8OID});
+    pg::Columns done(fetched_.size(), {INT8OID});
     for (int64_t id : fetched_) done.add({Int64GetDatum(id)});
     remove_.execute(done.arrays());
 }

@@ -5,8 +5,8 @@ extern "C" {
 }
 
 #include "base/hash.h"
+#include "pg/columns.h"
 #include "pg/datum.h"
-#include "store/columns.h"
 
 namespace pgmqtt::store {
 namespace {
@@ -73,7 +73,7 @@ void SessionTables::apply(const Net& net) {
 
 void SessionTables::end_sessions(const Net& net) {
     if (net.ended_sessions.empty()) return;
-    Columns gone(net.ended_sessions.size(), {INT8OID});
+    pg::Columns gone(net.ended_sessions.size(), {INT8OID});
     for (uint64_t id : net.ended_sessions) gone.add({id_datum(id)});
     const Datum* arrays = gone.arrays();
     end_session_subscriptions_.execute(arrays);
@@ -82,9 +82,10 @@ void SessionTables::end_sessions(const Net& net) {
 
 void SessionTables::write_sessions(const Net& net) {
     if (net.sessions.empty()) return;
-    Columns rows(net.sessions.size(),
-                 {INT8OID, BYTEAOID, BYTEAOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, BYTEAOID,
-                  BYTEAOID, INT2OID, BOOLOID, BYTEAOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID});
+    pg::Columns rows(
+        net.sessions.size(),
+        {INT8OID, BYTEAOID, BYTEAOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, BYTEAOID, BYTEAOID,
+         INT2OID, BOOLOID, BYTEAOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID});
     for (const Net::Session& row : net.sessions) {
         const broker::StoredSession& session = row.session;
         const broker::MessageView& will = session.will;
@@ -103,9 +104,9 @@ void SessionTables::write_sessions(const Net& net) {
 void SessionTables::write_subscriptions(const Net& net) {
     size_t count = net.subscriptions.size() + net.unsubscribed.size();
     if (count == 0) return;
-    Columns gone(count, {INT8OID, INT8OID, BYTEAOID});
-    Columns rows(net.subscriptions.size(),
-                 {INT8OID, INT8OID, BYTEAOID, INT2OID, BOOLOID, BOOLOID, INT2OID, INT8OID});
+    pg::Columns gone(count, {INT8OID, INT8OID, BYTEAOID});
+    pg::Columns rows(net.subscriptions.size(),
+                     {INT8OID, INT8OID, BYTEAOID, INT2OID, BOOLOID, BOOLOID, INT2OID, INT8OID});
     for (const Net::Subscription& row : net.unsubscribed) {
         base::ByteView filter = row.subscription.filter;
         gone.add({id_datum(row.session_id), filter_hash(filter), pg::bytea_datum(filter)});

@@ -4,7 +4,7 @@ extern "C" {
 #include <catalog/pg_type_d.h>
 }
 
-#include "pg/datum.h"
+#include "pg/columns.h"
 #include "pg/shared.h"
 
 namespace pgmqtt::store {
@@ -32,17 +32,11 @@ bool SinkReceived::concerned(const broker::SessionNetEffect& net) {
 
 void SinkReceived::forget_released(const broker::SessionNetEffect& net) {
     if (!concerned(net)) return;
-    size_t size = net.released.size();
-    Datum* sessions = static_cast<Datum*>(palloc(sizeof(Datum) * size));
-    Datum* packets = static_cast<Datum*>(palloc(sizeof(Datum) * size));
-    int count = 0;
-    for (const auto& packet : net.released) {
-        sessions[count] = Int64GetDatum(static_cast<int64>(packet.session_id));
-        packets[count++] = Int32GetDatum(packet.packet_id);
-    }
-    Datum values[] = {pg::array_datum(sessions, count, INT8OID),
-                      pg::array_datum(packets, count, INT4OID)};
-    remove_.execute(values);
+    pg::Columns released(net.released.size(), {INT8OID, INT4OID});
+    for (const auto& packet : net.released)
+        released.add({Int64GetDatum(static_cast<int64>(packet.session_id)),
+                      Int32GetDatum(packet.packet_id)});
+    remove_.execute(released.arrays());
 }
 
 }  // namespace pgmqtt::store

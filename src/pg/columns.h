@@ -8,7 +8,7 @@
 
 #include "pg/datum.h"
 
-namespace pgmqtt::store {
+namespace pgmqtt::pg {
 
 class Columns {
    public:
@@ -31,7 +31,7 @@ class Columns {
 
     // Valid until the next call.
     const Datum* arrays() {
-        for (int i = 0; i < count_; ++i) arrays_[i] = pg::array_datum(values_[i], rows_, types_[i]);
+        for (int i = 0; i < count_; ++i) arrays_[i] = array_datum(values_[i], rows_, types_[i]);
         return arrays_;
     }
 
@@ -44,4 +44,4 @@ class Columns {
     int rows_ = 0;
 };
 
-}  // namespace pgmqtt::store
+}  // namespace pgmqtt::pg
