@@ -6,6 +6,7 @@ and share/ under another prefix, in the same layout, is an installation of its o
 and runs beside each other do not meet.
 """
 
+import fcntl
 import grp
 import os
 import pwd
@@ -20,6 +21,20 @@ PG_CONFIG = os.environ.get("PG_CONFIG", "pg_config")
 def pg_config(option):
     return subprocess.run([PG_CONFIG, f"--{option}"], check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip()
+
+
+def make(*arguments):
+    """make in the repository: one at a time, also of test processes beside each other, for two makes write
+    the same files, and a program that is being written cannot run."""
+    build = REPOSITORY / "build"
+    build.mkdir(exist_ok=True)
+    command = ["make", "-s", f"-j{os.cpu_count()}", "-C", str(REPOSITORY), *arguments,
+               f"PG_CONFIG={PG_CONFIG}"]
+    with open(build / "make.lock", "w", encoding="utf8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
 
 
 class ServerUser:
@@ -70,11 +85,7 @@ class Tree:
 
     def install_pgmqtt(self):
         """make install into the tree; builds first what is not built."""
-        make = ["make", "-s", "-C", str(REPOSITORY), "install", f"DESTDIR={self.prefix}",
-                f"PG_CONFIG={PG_CONFIG}"]
-        done = subprocess.run(make, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(make)} failed:\n{done.stdout[-4000:]}")
+        make("install", f"DESTDIR={self.prefix}")
         return self
 
     def has_pgmqtt(self):

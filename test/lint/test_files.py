@@ -57,6 +57,16 @@ def test_each_header_is_included():
     report(f"{len(headers)} headers", faults)
 
 
+def test_only_the_harness_runs_make():
+    """Tests run beside each other: two makes at once would write the files that others run. Its lock is in
+    harness/tree.py."""
+    looked_at = [path for path in files("test") if path.suffix == ".py"]
+    faults = [f"{path} runs make itself; harness.tree.make does it one at a time" for path in looked_at
+              if str(path) != "test/harness/tree.py" and re.search(r"""["']make["'],""", text(path))]
+    assert re.search(r"""["']make["'],""", text("test/harness/tree.py")), "the pattern finds nothing"
+    report(f"{len(looked_at)} files", faults)
+
+
 def test_no_merge_was_left_half_done():
     marker = re.compile(r"^(<{7}|>{7}|\|{7}) ", re.MULTILINE)
     looked_at = files()

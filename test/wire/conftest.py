@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.rawmqtt import RawClient  # noqa: E402
 from harness.server import Server, free_port, shared_tree  # noqa: E402
+from harness.tree import make  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
 
 MOSQUITTO = os.environ.get("PGMQTT_WIRE_BROKER") == "mosquitto"
@@ -59,6 +60,12 @@ def pytest_runtest_makereport(item):
         for value in item.funcargs.values():
             if isinstance(value, Server):
                 report.sections.append(("server log", value.log_tail()))
+
+
+@pytest.fixture(scope="session")
+def loadtest():
+    """build/loadtest is there."""
+    make("loadtest")
 
 
 @pytest.fixture(scope="session")

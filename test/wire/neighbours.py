@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.rawmqtt import RawClient  # noqa: E402
 from harness.server import Server  # noqa: E402
-from harness.tree import REPOSITORY  # noqa: E402
+from harness.tree import REPOSITORY, make  # noqa: E402
 
 WARMUP = 2
 CLIENTS = 4
@@ -101,7 +101,7 @@ def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     rate = float(sys.argv[3]) if len(sys.argv) > 3 else 20000.0
-    subprocess.run(["make", "-s", "loadtest"], cwd=REPOSITORY, check=True)
+    make("loadtest")
     alone, beside, xids, wal = [], [], [], []
     with Server(conf=CONF) as server:
         pgbench(server, "-i", "-q", "-s", "10")

@@ -52,6 +52,7 @@ def load_tests(pid):
     return found
 
 
+@pytest.mark.usefixtures("loadtest")
 @pytest.mark.parametrize("asked", (signal.SIGTERM, signal.SIGHUP))
 def test_a_signal_ends_the_point_and_leaves_nothing(tmp_path, asked):
     directory = Path(new_directory("capped-"))

@@ -10,14 +10,11 @@ import pytest
 from harness.tree import REPOSITORY
 from harness.waiting import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("loadtest")
+
 LOADTEST = REPOSITORY / "build" / "loadtest"
 BRIEFLY = ("--duration", "1", "--warmup", "0.2", "--drain", str(10 * PATIENCE))
 FAULTS = ("lost", "duplicated", "misordered", "corrupt", "failed")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def program():
-    subprocess.run(["make", "-s", "loadtest"], cwd=REPOSITORY, check=True, timeout=900)
 
 
 def start(mode, *arguments):

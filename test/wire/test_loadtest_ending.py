@@ -11,6 +11,8 @@ import pytest
 from harness.tree import REPOSITORY
 from harness.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.usefixtures("loadtest")
+
 LOADTEST = REPOSITORY / "build" / "loadtest"
 # Far beyond what a test waits: only an early end brings these runs to theirs.
 FOREVER = ("--duration", "100000", "--warmup", "0")
@@ -46,11 +48,6 @@ RUNS = {
 }
 MODES = {"kept": "closedloop", "kept with QoS 0": "closedloop", "filters": "cardinality",
          "retained": "cardinality"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def program():
-    subprocess.run(["make", "-s", "loadtest"], cwd=REPOSITORY, check=True, timeout=900)
 
 
 @pytest.fixture
