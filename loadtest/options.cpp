@@ -104,6 +104,21 @@ Options parse_options(const std::vector<std::string>& arguments) {
     return options;
 }
 
+namespace {
+
+// Its text ends with the default, "(0)", unless it has none; a mode may preset another.
+std::string text_for(const Option& option, const Mode& mode) {
+    Options preset;
+    std::string general = "(" + option.get(preset) + ")";
+    mode.preset(preset);
+    std::string text = option.text;
+    if (text.ends_with(general))
+        text.replace(text.size() - general.size(), general.size(), "(" + option.get(preset) + ")");
+    return text;
+}
+
+}  // namespace
+
 std::string help_text(const std::string& mode) {
     std::string text;
     const Mode* wanted = find_mode(mode);
@@ -121,7 +136,7 @@ std::string help_text(const std::string& mode) {
     for (const Option& option : options_of(mode)) {
         std::string name = std::string(option.name) + " " + option.argument;
         name.resize(std::max<size_t>(30, name.size() + 1), ' ');
-        text += "  " + name + option.text + "\n";
+        text += "  " + name + text_for(option, *wanted) + "\n";
     }
     return text;
 }

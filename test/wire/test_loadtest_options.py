@@ -74,6 +74,17 @@ def test_options_may_be_written_with_an_equals_sign(server):
     assert "closedloop --help" in refusal("closedloop", "--rounds=3")
 
 
+def test_the_help_of_a_mode_says_its_own_defaults():
+    def default(mode, option):
+        lines = run(mode, "--help").stdout.splitlines()
+        return next(line for line in lines if line.startswith(f"  {option} ")).rsplit("(", 1)[1].rstrip(")")
+
+    assert [default("closedloop", option) for option in ("--qos", "--publishers", "--duration")] == ["0", "1", "10"]
+    assert [default("sink", option) for option in ("--qos", "--publishers")] == ["1", "4"]
+    assert [default("fanout", option) for option in ("--publishers", "--subscribers")] == ["1", "100"]
+    assert [default("soak", "--duration"), default("cardinality", "--topics")] == ["3600", "100000"]
+
+
 def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
     """Before anybody is connected to: nobody is there, which is not what is said."""
     assert "refused" in refusal("closedloop", "--port", 1, *BRIEFLY)
