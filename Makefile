@@ -3,7 +3,11 @@
 
 EXTENSION = pgmqtt
 MODULE_big = pgmqtt
-DATA = $(wildcard sql/pgmqtt--*.sql)
+# The scripts, as installed, and the library carry the same fingerprint of all scripts: pg/extension.h.
+SCHEMA_SCRIPTS = $(wildcard sql/pgmqtt--*.sql)
+DATA_built = $(SCHEMA_SCRIPTS:%=build/%)
+SCHEMA_FINGERPRINT := $(shell cat $(SCHEMA_SCRIPTS) | cksum | tr ' ' -)
+EXTENSION_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pgmqtt.control)
 
 # base, mqtt, broker and net compile without the server's include path: what they cannot see they
 # cannot call. test/lint/ checks the edges between them.
@@ -41,6 +45,14 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 pgmqtt.so: $(CORE_LIB)
+
+build/sql/%.sql: sql/%.sql $(SCHEMA_SCRIPTS)
+	@mkdir -p $(@D)
+	sed 's/@SCHEMA_FINGERPRINT@/$(SCHEMA_FINGERPRINT)/' $< > $@
+
+src/pg/extension.o: $(SCHEMA_SCRIPTS) pgmqtt.control
+src/pg/extension.o: override CPPFLAGS += -DPGMQTT_SCHEMA='"$(SCHEMA_FINGERPRINT)"' \
+    -DPGMQTT_VERSION='"$(EXTENSION_VERSION)"'
 
 $(CORE_LIB): $(CORE_OBJS)
 	rm -f $@

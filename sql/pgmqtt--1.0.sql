@@ -301,6 +301,12 @@ GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 -- ------------------------------------------------------------------------------------------------
 -- Inner workings.
 
+-- Which scripts made these objects: `make` puts in what the library compares (pg/extension.h). A
+-- script that updates replaces it in the same way.
+CREATE FUNCTION pgmqtt.schema_fingerprint() RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$SELECT '@SCHEMA_FINGERPRINT@'$$;
+COMMENT ON FUNCTION pgmqtt.schema_fingerprint() IS 'Of the scripts that made the extension; a library of another build serves nothing';
+
 -- Checks that this is the database of pgmqtt.database and wakes the workers when CREATE EXTENSION
 -- commits.
 CREATE FUNCTION pgmqtt.extension_created() RETURNS void

@@ -8,12 +8,13 @@ extern "C" {
 
 #include <cstring>
 
+#include "pg/extension.h"
 #include "pg/follow.h"
 #include "pg/guard.h"
-
 #include "pg/shared.h"
 
 PGMQTT_FUNCTION(pgmqtt_extension_created) {
+    pgmqtt::pg::require_own_script();
     if (pgmqtt::pg::shared() == nullptr) {
         ereport(WARNING,
                 (errmsg("pgmqtt is not preloaded, so its broker does not run"),

@@ -98,15 +98,15 @@ void at_transaction_event(XactEvent event, void*) {
     }
 }
 
-// Extensions come and go; so do the databases that a worker may be waiting for.
+// Extensions come, are updated and go; so do the databases that a worker may be waiting for.
 void at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
                       void* argument) {
     if (previous_object_access_hook != nullptr)
         previous_object_access_hook(access, class_id, object_id, sub_id, argument);
-    if (access == OAT_DROP && class_id == ExtensionRelationId) {
+    if (class_id == ExtensionRelationId && (access == OAT_DROP || access == OAT_POST_ALTER)) {
         const char* name = get_extension_name(object_id);
         if (name != nullptr && std::strcmp(name, "pgmqtt") == 0)
-            marked |= bit(Event::kConfiguration) | kExtensionDropped;
+            marked |= bit(Event::kConfiguration) | (access == OAT_DROP ? kExtensionDropped : 0U);
     } else if (class_id == DatabaseRelationId &&
                (access == OAT_POST_CREATE || access == OAT_POST_ALTER || access == OAT_DROP)) {
         at_commit(Event::kConfiguration);

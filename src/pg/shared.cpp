@@ -11,6 +11,7 @@ extern "C" {
 #include <cstring>
 #include <new>
 
+#include "pg/extension.h"
 #include "pg/failpoint.h"
 #include "pg/queue.h"
 #include "pg/settings.h"
@@ -76,7 +77,10 @@ Shared* shared() {
 }
 
 void require_preload() {
-    if (shared_memory != nullptr) return require_served_database();
+    if (shared_memory != nullptr) {
+        require_served_database();
+        return require_own_schema();
+    }
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("pgmqtt is not preloaded, so its broker does not run"),
                     errhint("Add pgmqtt to shared_preload_libraries and restart the server.")));

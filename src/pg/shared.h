@@ -80,9 +80,10 @@ struct Shared {
     std::atomic<uint64_t> commands_done;         // carried out by the broker, and stored so
     // The configuration that some worker last found without the extension.
     std::atomic<uint64_t> without_extension;
-    std::atomic<int> cdc_state;          // CdcState
-    std::atomic<int> cdc_waits_for_pid;  // slot creation waits for this backend; 0: for none
-    std::atomic<int> cdc_evaluation;     // 0: none, 1: may be interrupted, 2: somebody does
+    std::atomic<bool> foreign_extension;  // or with one that another build made
+    std::atomic<int> cdc_state;           // CdcState
+    std::atomic<int> cdc_waits_for_pid;   // slot creation waits for this backend; 0: for none
+    std::atomic<int> cdc_evaluation;      // 0: none, 1: may be interrupted, 2: somebody does
     std::atomic<uint64_t> cdc_confirmed_lsn;
     std::atomic<int64_t> cdc_started_at;  // TimestampTz
     std::atomic<uint64_t> cdc_decoded_lsn;
@@ -128,7 +129,8 @@ void request_shared_memory();
 // Null when the library was not preloaded: then there are no workers either.
 Shared* shared();
 
-// ERROR object_not_in_prerequisite_state with the line to add, unless preloaded. May raise.
+// ERROR object_not_in_prerequisite_state with the line to add, unless preloaded; also in a database
+// that is not served, and where another build made the extension. May raise.
 void require_preload();
 
 // ERROR object_not_in_prerequisite_state unless this is the database of pgmqtt.database. May raise.

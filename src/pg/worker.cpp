@@ -160,6 +160,7 @@ bool database_accepts_connections() {
     value_or_throw(guard([] { BackgroundWorkerInitializeConnection(nullptr, nullptr, 0); }));
     WaitSet wait;
     bool told = self != Worker::kBroker;
+    uint64_t configuration = shared()->configuration;  // read before each look
     while (!process.stopping() && !database_accepts_connections()) {
         if (!told)
             log(LOG,
@@ -167,8 +168,13 @@ bool database_accepts_connections() {
                     "\", which pgmqtt.database names",
                 {}, "Create it, or set pgmqtt.database and restart the server.");
         told = true;
-        wait.wait(kDatabasePollMs, PG_WAIT_EXTENSION);
-        process.housekeeping();
+        // The look sets the latch itself.
+        bool timeout = false;
+        while (!process.stopping() && !timeout && shared()->configuration == configuration) {
+            timeout = wait.wait(kDatabasePollMs, PG_WAIT_EXTENSION).timeout;
+            process.housekeeping();
+        }
+        configuration = shared()->configuration;
     }
     if (!process.stopping()) shared()->database_missing = false;
     process.exit();
@@ -260,16 +266,26 @@ bool WorkerProcess::stopping() const {
     return terminate_requested != 0;
 }
 
-bool WorkerProcess::wait_for_extension(WaitSet& wait) {
+bool WorkerProcess::wait_for_extension(WaitSet& wait, void (*gone)()) {
+    Oid foreign = InvalidOid;  // waited behind
     while (!stopping()) {
-        if (serve_extension()) {
+        bool found = serve_extension();
+        if (OidIsValid(foreign) && found_extension() != foreign && gone != nullptr) gone();
+        Oid told = std::exchange(foreign, found_is_foreign() ? found_extension() : InvalidOid);
+        if (found) {
             served_ = true;
             return true;
         }
-        if (std::exchange(served_, false) && self_ == Worker::kBroker)
+        bool was_served = std::exchange(served_, false);
+        if (OidIsValid(foreign) && foreign != told && self_ == Worker::kBroker)
+            report_foreign_extension();
+        else if (was_served && !OidIsValid(foreign) && self_ == Worker::kBroker)
             log(LOG, "pgmqtt waits for CREATE EXTENSION: the extension was dropped");
-        wait.wait(-1, PG_WAIT_EXTENSION);
-        housekeeping();
+        // Every transaction sets the latch, that of the look too.
+        do {
+            wait.wait(-1, PG_WAIT_EXTENSION);
+            housekeeping();
+        } while (!stopping() && !extension_may_have_changed());
     }
     return false;
 }

@@ -25,9 +25,10 @@ class WorkerProcess {
     // True when SIGTERM came: end the turn and leave.
     bool stopping() const;
 
-    // Waits (latch) until the extension exists in this database. False: stopping. From then on see
-    // pg/extension.h.
-    bool wait_for_extension(WaitSet& wait);
+    // Waits (latch) until the extension exists in this database, and is not foreign. False:
+    // stopping. From then on see pg/extension.h. `gone` is called when a foreign one was dropped:
+    // nobody else tidies up behind it.
+    bool wait_for_extension(WaitSet& wait, void (*gone)() = nullptr);
 
     // Once per turn, outside transactions: CHECK_FOR_INTERRUPTS (guarded), SIGHUP reload,
     // pgstat_report_stat; frees what the turn palloc'ed outside transactions. Returns true when

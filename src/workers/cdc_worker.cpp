@@ -33,7 +33,7 @@ void run_cdc(Datum) {
     pg::WorkerProcess process(pg::Worker::kCdc);
     pg::WaitSet wait;
     if (!process.stopping()) cdc::Stream::clean_up();
-    while (process.wait_for_extension(wait)) {
+    while (process.wait_for_extension(wait, cdc::Stream::leave_nothing)) {
         stream_changes(process, wait);
         if (!process.stopping()) cdc::Stream::leave_nothing();
     }

@@ -154,6 +154,40 @@ def test_prepare_transaction(new_server, topic):
         assert payloads(client, 1) == ["x"]
 
 
+def test_prepared_publishes_wait_for_their_commit_whatever_passes_them(new_server):
+    """Other publishes, which are looked for behind it, a kill -9, and other sessions that end it."""
+    server = new_server(conf={"max_prepared_transactions": 5}).start()
+    for name in ("yes", "no"):
+        server.psql(f"BEGIN; SELECT pgmqtt.publish('{name}/' || n, 'x'::text, 1) "
+                    f"FROM generate_series(1, 3) n; PREPARE TRANSACTION '{name}'")
+    for kill in (False, True):
+        if kill:
+            server.kill9(everyone=True)
+            server.start()
+        assert server.psql("SELECT count(*) FROM pg_prepared_xacts") == "2"
+        with RawClient(server.mqtt_port) as client:
+            client.connect()
+            client.subscribe("#", 1)
+            for number in range(20):
+                server.psql(f"SELECT pgmqtt.publish('later', '{number}'::text, 1)")
+                assert payloads(client, 1) == [str(number)]
+    with RawClient(server.mqtt_port) as client:
+        client.connect()
+        client.subscribe("#", 1)
+        server.psql("ROLLBACK PREPARED 'no'")
+        server.psql("COMMIT PREPARED 'yes'")
+        topics = []
+        for _ in range(3):
+            packet = client.expect(3)
+            client.puback(packet.packet_id)
+            topics.append(packet.topic)
+        assert topics == ["yes/1", "yes/2", "yes/3"]
+        client.expect_nothing_before_ping()
+    server.wait_for(lambda: server.psql("SELECT (SELECT count(*) FROM pgmqtt.outbox) + "
+                                        "(SELECT count(*) FROM pgmqtt.outbox_commit)") == "0",
+                    "nothing is left in the outbox")
+
+
 def test_a_read_only_transaction_cannot_publish(server, topic):
     with pytest.raises(RuntimeError, match="25006"):
         server.psql(f"BEGIN READ ONLY; SELECT pgmqtt.publish('{topic}', 'x'::text)")
