@@ -4,14 +4,13 @@ extern "C" {
 #include <access/genam.h>
 #include <access/htup_details.h>
 #include <access/table.h>
-#include <catalog/namespace.h>
 #include <catalog/pg_extension.h>
+#include <catalog/pg_namespace.h>
 #include <catalog/pg_proc.h>
 #include <commands/extension.h>
 #include <utils/builtins.h>
 #include <utils/fmgroids.h>
 #include <utils/rel.h>
-#include <utils/syscache.h>
 }
 
 #include <cstring>
@@ -65,23 +64,48 @@ void read_version(Found& found) {
     table_close(extensions, AccessShareLock);
 }
 
-// Out of the body of a function, which is not called: it may be anything, or missing. The body is
-// SELECT 'fingerprint'.
+// SELECT 'fingerprint' is the body.
+void copy_fingerprint(Found& found, const char* body) {
+    const char* begin = std::strchr(body, '\'');
+    if (begin == nullptr) return;
+    strlcpy(found.fingerprint, begin + 1, sizeof(found.fingerprint));
+    if (char* end = std::strchr(found.fingerprint, '\'')) *end = '\0';
+}
+
+bool is_our_schema(Oid schema) {
+    Relation schemas = table_open(NamespaceRelationId, AccessShareLock);
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_namespace_oid, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(schema));
+    SysScanDesc scan = systable_beginscan(schemas, NamespaceOidIndexId, true, nullptr, 1, &key);
+    HeapTuple tuple = systable_getnext(scan);
+    bool ours = HeapTupleIsValid(tuple) &&
+                std::strcmp(NameStr(reinterpret_cast<Form_pg_namespace>(GETSTRUCT(tuple))->nspname),
+                            "pgmqtt") == 0;
+    systable_endscan(scan);
+    table_close(schemas, AccessShareLock);
+    return ours;
+}
+
+// Out of the body of a function, which is not called: it may be anything, or missing. Not out of
+// the caches: we are woken by a commit before it sends its invalidations.
 void read_fingerprint(Found& found) {
-    Oid schema = get_namespace_oid("pgmqtt", true);
-    if (!OidIsValid(schema)) return;
-    HeapTuple tuple =
-        SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum("schema_fingerprint"),
-                        PointerGetDatum(buildoidvector(nullptr, 0)), ObjectIdGetDatum(schema));
-    if (!HeapTupleIsValid(tuple)) return;
-    bool is_null;
-    Datum source = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_prosrc, &is_null);
-    const char* begin = is_null ? nullptr : std::strchr(TextDatumGetCString(source), '\'');
-    if (begin != nullptr) {
-        strlcpy(found.fingerprint, begin + 1, sizeof(found.fingerprint));
-        if (char* end = std::strchr(found.fingerprint, '\'')) *end = '\0';
+    Relation functions = table_open(ProcedureRelationId, AccessShareLock);
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_proc_proname, BTEqualStrategyNumber, F_NAMEEQ,
+                CStringGetDatum("schema_fingerprint"));
+    SysScanDesc scan =
+        systable_beginscan(functions, ProcedureNameArgsNspIndexId, true, nullptr, 1, &key);
+    while (HeapTuple tuple = systable_getnext(scan)) {
+        auto function = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+        if (function->pronargs != 0 || !is_our_schema(function->pronamespace)) continue;
+        bool is_null;
+        Datum body =
+            heap_getattr(tuple, Anum_pg_proc_prosrc, RelationGetDescr(functions), &is_null);
+        if (!is_null) copy_fingerprint(found, TextDatumGetCString(body));
     }
-    ReleaseSysCache(tuple);
+    systable_endscan(scan);
+    table_close(functions, AccessShareLock);
 }
 
 Found find_extension() {
