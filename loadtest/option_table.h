@@ -13,7 +13,7 @@ struct Option {
     const char* name;
     const char* argument;  // "" of a flag
     const char* text;      // ends with the default in brackets
-    const char* modes;  // "" for all, else the list of those that know it
+    const char* modes;     // "" for all, else the list of those that know it
     std::function<void(Options&, const std::string&)> set;
     std::function<std::string(const Options&)> get;
 

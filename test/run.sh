@@ -41,18 +41,29 @@ record() {
     total_skipped=$((total_skipped + skipped))
 }
 
-# A runner that leaves a JUnit file says itself how many tests there were.
+# A runner that leaves JUnit files says itself how many tests there were.
 record_junit() {
     local kind=$1 status=$2 counts
-    counts=$("$python" test/harness/count_junit.py "$results/$kind.xml") || counts="0 0 0"
+    counts=$("$python" test/harness/count_junit.py "$results/$kind"*.xml) || counts="0 0 0"
     # shellcheck disable=SC2086
     record "$kind" "$status" $counts
 }
 
 run_unit() {
-    make -s "-j$(nproc)" build/unit_tests &&
-        build/unit_tests --gtest_brief=1 --gtest_output="xml:$results/unit.xml"
-    record_junit unit $?
+    local shard status=0
+    make -s "-j$(nproc)" build/unit_tests || give_up "the unit tests' build"
+    rm -f "$results"/unit*.xml
+    export GTEST_TOTAL_SHARDS
+    GTEST_TOTAL_SHARDS=$(nproc)
+    for ((shard = 0; shard < GTEST_TOTAL_SHARDS; shard++)); do
+        GTEST_SHARD_INDEX=$shard build/unit_tests --gtest_brief=1 \
+            --gtest_output="xml:$results/unit-$shard.xml" &
+    done
+    for ((shard = 0; shard < GTEST_TOTAL_SHARDS; shard++)); do
+        wait -n || status=$?
+    done
+    unset GTEST_TOTAL_SHARDS
+    record_junit unit "$status"
 }
 
 run_walk() {
@@ -63,14 +74,21 @@ run_walk() {
 }
 
 run_fuzz() {
-    local source name passed=0 failed=0 log=$results/fuzz.log
-    for source in test/fuzz/*_fuzz.cpp; do
-        name=$(basename "$source" _fuzz.cpp)
-        if make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-5}" >"$log" 2>&1; then
-            echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
+    local name passed=0 failed=0
+    local -A running=()
+    make -s "-j$(nproc)" fuzzers || give_up "the fuzzers' build"
+    for name in test/fuzz/*_fuzz.cpp; do
+        name=$(basename "$name" _fuzz.cpp)
+        make -s fuzz FUZZ_TARGETS="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-5}" \
+            >"$results/fuzz-$name.log" 2>&1 &
+        running[$name]=$!
+    done
+    for name in "${!running[@]}"; do
+        if wait "${running[$name]}"; then
+            echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$results/fuzz-$name.log") inputs"
             passed=$((passed + 1))
         else
-            tail -n 40 "$log"
+            tail -n 40 "$results/fuzz-$name.log"
             failed=$((failed + 1))
         fi
     done

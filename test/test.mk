@@ -1,33 +1,36 @@
 # Test targets, included by the Makefile.
 
-TEST_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -Itest -I. -MMD -MP \
-    -DPGMQTT_PACKET_TABLES='"$(abspath test/packets)"'
+# The floors again under sanitizers, once, for the unit tests and for the fuzzers: hence clang.
+SANITIZED_CXX ?= clang++
+SANITIZED_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+    -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS $(WARNINGS) -Isrc -I. -MMD -MP
 TEST_LIBS = -lgtest -lgtest_main -lxxhash -lpthread
 
-# The floors again, under sanitizers, and of the load test what runs without a broker and a server.
+# Of the load test, what runs without a broker and a server.
 UNIT_SRCS = $(wildcard test/unit/*.cpp test/unit/*/*.cpp)
 LOADTEST_TESTED = axis histogram meter payload plot process_usage report_html sample_series \
     stream_tracker
-UNIT_OBJS = $(CORE_SRCS:src/%.cpp=build/asan/%.o) $(UNIT_SRCS:%.cpp=build/asan/%.o) \
-    $(LOADTEST_TESTED:%=build/asan/loadtest/%.o)
+SANITIZED_OBJS = $(CORE_SRCS:src/%.cpp=build/sanitized/%.o)
+UNIT_OBJS = $(SANITIZED_OBJS) $(UNIT_SRCS:%.cpp=build/sanitized/%.o) \
+    $(LOADTEST_TESTED:%=build/sanitized/loadtest/%.o)
 
-build/asan/%.o: src/%.cpp
+build/sanitized/%.o: src/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
+	$(SANITIZED_CXX) $(SANITIZED_CXXFLAGS) -c -o $@ $<
 
-build/asan/loadtest/%.o: loadtest/%.cpp
+build/sanitized/loadtest/%.o: loadtest/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CXXFLAGS) -c -o $@ $<
+	$(SANITIZED_CXX) $(SANITIZED_CXXFLAGS) -c -o $@ $<
 
 # The tests themselves unoptimized and without UBSan, which is for the code they look at: they take longer
 # to compile than to run.
-build/asan/test/%.o: test/%.cpp
+build/sanitized/test/%.o: test/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(TEST_CXXFLAGS) -O0 -fno-sanitize=undefined -c -o $@ $<
+	$(SANITIZED_CXX) $(SANITIZED_CXXFLAGS) -O0 -fno-sanitize=undefined,fuzzer-no-link -Itest \
+	    -DPGMQTT_PACKET_TABLES='"$(abspath test/packets)"' -c -o $@ $<
 
 build/unit_tests: $(UNIT_OBJS)
-	$(CXX) $(TEST_CXXFLAGS) -o $@ $^ $(TEST_LIBS)
+	$(SANITIZED_CXX) $(SANITIZED_CXXFLAGS) -o $@ $^ $(TEST_LIBS)
 
 .PHONY: check-unit check-wire check-crash fuzz lint
 check-unit: build/unit_tests
@@ -46,28 +49,21 @@ check-walk: build/session_walk
 
 # Each target grows its corpus under build/fuzz/; the seeds come from the packet tables.
 FUZZ_SECONDS ?= 30
-FUZZ_CXX ?= clang++
-FUZZ_CXXFLAGS = -std=c++20 -O1 -g1 -fno-omit-frame-pointer \
-    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(WARNINGS) -Isrc
 FUZZ_TARGETS = decode frame broker queue
-FUZZ_SRCS = $(wildcard src/base/*.cpp src/mqtt/*.cpp src/broker/*.cpp)
-FUZZ_OBJS = $(FUZZ_SRCS:src/%.cpp=build/fuzz/obj/%.o)
+FUZZERS = $(FUZZ_TARGETS:%=build/fuzz/%_fuzz)
 
-build/fuzz/obj/%.o: src/%.cpp
+build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(SANITIZED_OBJS)
 	@mkdir -p $(@D)
-	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -MMD -MP -c -o $@ $<
-
-build/fuzz/%_fuzz: test/fuzz/%_fuzz.cpp $(FUZZ_OBJS)
-	@mkdir -p $(@D)
-	$(FUZZ_CXX) $(FUZZ_CXXFLAGS) -o $@ $^ -lxxhash
-
--include $(FUZZ_OBJS:.o=.d)
+	$(SANITIZED_CXX) $(SANITIZED_CXXFLAGS) -fsanitize=fuzzer -o $@ $(filter %.cpp %.o,$^) -lxxhash
 
 build/fuzz/seeds: test/fuzz/corpus.py $(wildcard test/packets/*.tsv test/fuzz/corpus/*.hex)
 	rm -rf $@
 	python3 test/fuzz/corpus.py test/packets $@
 
-fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
+.PHONY: fuzzers
+fuzzers: $(FUZZERS) build/fuzz/seeds
+
+fuzz: $(FUZZERS) build/fuzz/seeds
 	@mkdir -p $(FUZZ_TARGETS:%=build/fuzz/corpus/%) $(FUZZ_TARGETS:%=build/fuzz/seeds/%)
 	set -e; for target in $(FUZZ_TARGETS); do \
 	    build/fuzz/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 \
@@ -77,7 +73,7 @@ fuzz: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
 
 # The fewest inputs that reach what the corpus under build/ reaches, into test/fuzz/corpus/.
 .PHONY: fuzz-corpus
-fuzz-corpus: $(FUZZ_TARGETS:%=build/fuzz/%_fuzz) build/fuzz/seeds
+fuzz-corpus: $(FUZZERS) build/fuzz/seeds
 	set -e; for target in $(FUZZ_TARGETS); do \
 	    rm -rf build/fuzz/kept; mkdir -p build/fuzz/kept; \
 	    build/fuzz/$${target}_fuzz -set_cover_merge=1 -use_counters=0 -max_len=400 \
@@ -156,4 +152,4 @@ lint:
 check-profile:
 	$(PYTEST) test/profile
 
--include $(UNIT_OBJS:.o=.d)
+-include $(UNIT_OBJS:.o=.d) $(FUZZERS:=.d)

@@ -72,7 +72,7 @@ struct ListenAddress {
     TransportFactory transport = nullptr;  // of connections accepted from now on; null: TCP
 };
 
-class Server : public base::Input {
+class Server final : public base::Input {
    public:
     explicit Server(const Limits& limits);
     ~Server();

@@ -1,4 +1,4 @@
-"""Prints 'passed failed skipped' of a JUnit file, as GoogleTest and pytest write them."""
+"""Prints the sums 'passed failed skipped' of JUnit files, as GoogleTest and pytest write them."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -18,4 +18,4 @@ def count(path):
 
 
 if __name__ == "__main__":
-    print(*count(sys.argv[1]))
+    print(*map(sum, zip(*map(count, sys.argv[1:]))))

@@ -5,7 +5,8 @@
 rate: 100 publishers of QoS 1, 200 bytes of JSON each, into a table with two indexes, three fields
 extracted; closed loop with a window, then at half of that rate the time to the PUBACK. The same with
 mosquitto and a subscriber (QoS 1, a session that is kept) that copies batches into the same table by
-COPY and acknowledges after the COMMIT, in the same run; ROUNDS (1) times in turn. CPU is that of
+COPY and acknowledges after the COMMIT, in the same run; ROUNDS (1) times in turn: once a subscriber of
+our own that reads the socket itself, once one by paho, as people write it. CPU is that of
 everything on the way but the publishers: broker, glue, PostgreSQL. poison: one bad message in a
 thousand, and none. isolation: round trips on another topic and into another sink, while the table of
 one is locked for SECONDS. memory: publishers push at a locked table for SECONDS (600 in the long run).
@@ -25,6 +26,7 @@ import time
 from datetime import datetime, timezone
 from multiprocessing import Pipe, Process
 from pathlib import Path
+from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -161,6 +163,37 @@ def glue(mqtt_port, dsn, ready):
         client.socket.sendall(b"".join(acks))
 
 
+def paho_glue(mqtt_port, dsn, ready):
+    """With the library: its thread reads, this one copies what has come, commits, acknowledges."""
+    import paho.mqtt.client as paho
+    import psycopg2
+
+    connection = psycopg2.connect(dsn)
+    cursor = connection.cursor()
+    arrived = SimpleQueue()
+    client = paho.Client("paho-glue", clean_session=False)
+    # paho 1.6 acknowledges when on_message returns, which is before the commit; 2.0 can be told not to.
+    acknowledge, client._send_puback = client._send_puback, lambda _mid: paho.MQTT_ERR_SUCCESS
+    client.on_message = lambda _client, _data, message: arrived.put(message)
+    client.on_subscribe = lambda *_: ready.send(True)
+    client.on_connect = lambda *_: client.subscribe("bench/+", 1)
+    client.connect("127.0.0.1", mqtt_port, keepalive=3600)
+    client.loop_start()
+    while True:
+        batch = [arrived.get()]
+        while not arrived.empty() and len(batch) < 5000:
+            batch.append(arrived.get())
+        lines = []
+        for message in batch:
+            body = json.loads(message.payload)
+            at = datetime.fromtimestamp(body["ts"] / 1000, timezone.utc).isoformat()
+            lines.append(f"{message.topic[6:]}\t{at}\t{body['celsius']}\t{body['volt']}\n")
+        cursor.copy_expert("COPY reading FROM STDIN", io.StringIO("".join(lines)))
+        connection.commit()
+        for message in batch:
+            acknowledge(message.mid)
+
+
 def start_mosquitto(port, directory):
     conf = Path(directory) / "conf"
     conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\n"
@@ -179,7 +212,9 @@ def rows(server):
 def describe(name, rate, cpu, count, times=None):
     late = f", burst to last PUBACK p50 {percentile(times, 0.5):.1f} ms, p99 " \
            f"{percentile(times, 0.99):.1f} ms" if times else ""
-    print(f"{name}: {rate:,.0f} rows/s, {cpu / max(count, 1) * 1e6:.1f} us of CPU per row{late}", flush=True)
+    per_row = cpu / max(count, 1) * 1e6
+    print(f"{name}: {rate:,.0f} rows/s, {per_row:.1f} us of CPU per row{late}", flush=True)
+    return rate, per_row
 
 
 def of_sink(seconds):
@@ -188,7 +223,7 @@ def of_sink(seconds):
         pids = children_of(server.postmaster.pid)
         before = cpu_seconds(pids)
         count, rate, _ = load(server.mqtt_port, seconds)
-        describe("sink", rate, cpu_seconds(pids) - before, count)
+        found = describe("sink", rate, cpu_seconds(pids) - before, count)
         stored = count
         before = cpu_seconds(pids)
         count, half, times = load(server.mqtt_port, seconds, rate / 2)
@@ -196,17 +231,17 @@ def of_sink(seconds):
         assert rows(server) == stored + count
         print(server.psql("SELECT 'batches of ' || rows / batches || ', p50 ' || batch_p50_ms || ' ms, p99 '"
                           " || batch_p99_ms || ' ms' FROM pgmqtt.stat_sinks"))
-    return rate
+    return found
 
 
-def of_glue(seconds):
+def of_glue(name, copy, seconds):
     """Rows per second until all that mosquitto acknowledged is in the table."""
     with Server() as server, tempfile.TemporaryDirectory(prefix="pgmqtt-mosquitto-") as directory:
         server.psql(TABLE)
         port = free_port()
         mosquitto = start_mosquitto(port, directory)
         ours, theirs = Pipe()
-        worker = Process(target=glue, args=(port, server.dsn(), theirs))
+        worker = Process(target=copy, args=(port, server.dsn(), theirs))
         worker.start()
         try:
             ours.recv()
@@ -216,20 +251,22 @@ def of_glue(seconds):
             wait_for(lambda: rows(server) >= count,
                      "all that mosquitto acknowledged is a row", 600, 0.2)
             rate = count / (time.perf_counter() - start)
-            describe("mosquitto and glue", rate, cpu_seconds(pids) - before, count)
+            found = describe(f"mosquitto and {name}", rate, cpu_seconds(pids) - before, count)
             print(f"  (mosquitto acknowledged {accepted:,.0f}/s, before any row was there)")
         finally:
             worker.terminate()
             worker.join()
             mosquitto.send_signal(signal.SIGTERM)
             mosquitto.wait()
-    return rate
+    return found
 
 
 def measure_rate(seconds, rounds):
     for _ in range(rounds):
-        sink, other = of_sink(seconds), of_glue(seconds)
-        print(f"ratio {sink / other:.2f}")
+        sink = of_sink(seconds)
+        for name, copy in (("glue", glue), ("glue by paho", paho_glue)):
+            other = of_glue(name, copy, seconds)
+            print(f"ratio: rate {sink[0] / other[0]:.2f}, CPU {other[1] / sink[1]:.2f}", flush=True)
 
 
 def measure_poison(seconds, rounds):

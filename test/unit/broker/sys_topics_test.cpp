@@ -25,7 +25,8 @@ class SysTopicsTest : public BrokerTest {
             EXPECT_TRUE(publish.topic.starts_with("$SYS/broker/")) << publish.topic;
             std::string topic(publish.topic.substr(std::min<size_t>(12, publish.topic.size())));
             EXPECT_TRUE(
-                found.try_emplace(topic, std::string(publish.payload), publish.retain, publish.qos)
+                found
+                    .emplace(topic, Told{std::string(publish.payload), publish.retain, publish.qos})
                     .second)
                 << topic << " came twice";
         }

@@ -139,7 +139,8 @@ TEST_F(ServerTest, ReusedSlotsHaveANewGeneration) {
     server->flush(old_id, handler);
     server->resume(old_id);
     second.send("still here");
-    ASSERT_TRUE(run_until([&] { return handler.at(new_id).input == "still here"; }));
+    ASSERT_TRUE(
+        run_until([&, &new_id = new_id] { return handler.at(new_id).input == "still here"; }));
     EXPECT_EQ(0, handler.at(new_id).closed);
 }
 
@@ -153,7 +154,7 @@ TEST_F(ServerTest, WithoutDescriptorsTheReserveRefuses) {
         EXPECT_EQ("no descriptors left", handler.refusal);
         EXPECT_TRUE(comes_to_rest());
         before.send("served");
-        ASSERT_TRUE(run_until([&] { return handler.at(id).input == "served"; }));
+        ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).input == "served"; }));
         EXPECT_EQ(1u, handler.accepted.size());
     }
     auto [after, after_id] = connected();
@@ -245,7 +246,7 @@ TEST_F(ServerTest, StopListeningKeepsConnections) {
     server->stop_listening();
     EXPECT_FALSE(server->listening());
     client.send("x");
-    ASSERT_TRUE(run_until([&] { return handler.at(id).input == "x"; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).input == "x"; }));
     const sockaddr_in address = loopback(port);
     Socket late(::socket(AF_INET, SOCK_STREAM, 0));
     EXPECT_NE(0, connect(late.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address));

@@ -43,7 +43,8 @@ TEST_F(InputLimitTest, ManyHalfPacketsTakeBoundedMemoryAndStopNobodyElse) {
     EXPECT_LE(server->input_bytes(), bound(kClients + 1));
     for (size_t i = 1; i <= 20; ++i) {
         modest.send("small");
-        ASSERT_TRUE(run_until([&] { return handler.at(modest_id).input.size() == 5 * i; }));
+        ASSERT_TRUE(run_until(
+            [&, &modest_id = modest_id] { return handler.at(modest_id).input.size() == 5 * i; }));
     }
 }
 
@@ -81,7 +82,7 @@ TEST_F(InputLimitTest, WhoDoesNotGoOnEndsSoThatOthersCan) {
     auto [client, id] = connected();
     const std::string packet(kPacket, 'x');
     size_t sent = 0;
-    EXPECT_TRUE(run_until([&] {
+    EXPECT_TRUE(run_until([&, &client = client, &id = id] {
         for (size_t i = 0; i < kClients; ++i) stalled[i].send("");
         sent += client.send(packet.substr(sent));
         return handler.at(id).input.size() == kPacket;

@@ -81,7 +81,7 @@ TEST_F(ServerTest, ALargePacketInPiecesArrivesWhole) {
     for (int round = 0; round < 2; ++round) {
         sent = 0;
         handler.at(id).input.clear();
-        ASSERT_TRUE(run_until([&] {
+        ASSERT_TRUE(run_until([&, &client = client, &id = id] {
             sent += client.send(packet.substr(sent, 100000));
             return !handler.at(id).input.empty();
         }));
@@ -110,7 +110,7 @@ TEST_F(ServerTest, ALargePacketCanBeKeptWhereItIs) {
     // The end of each comes with the beginning of the next.
     std::string stream = packet + packet + packet;
     size_t sent = 0;
-    ASSERT_TRUE(run_until([&] {
+    ASSERT_TRUE(run_until([&, &client = client] {
         sent += client.send(stream.substr(sent, 70000));
         return kept.size() == 3;
     }));
@@ -128,7 +128,7 @@ TEST_F(ServerTest, WhatIsExpectedIsBelievedInProportion) {
         return size_t{0};
     };
     size_t sent = 0;
-    ASSERT_TRUE(run_until([&] {
+    ASSERT_TRUE(run_until([&, &client = client] {
         sent += client.send(pattern(3000));
         return sent > 300000;
     }));
@@ -145,7 +145,7 @@ TEST_F(ServerTest, MoreThanMaxInputForOnePacketEndsTheConnection) {
         largest = std::max(largest, server->input_bytes());
         return size_t{0};
     };
-    ASSERT_TRUE(run_until([&] {
+    ASSERT_TRUE(run_until([&, &client = client, &id = id] {
         client.send(pattern(65536));
         return handler.at(id).closed == 1;
     }));
@@ -172,7 +172,7 @@ TEST_F(ServerTest, PausedConnectionsWakeNobody) {
 
     server->resume(id);
     EXPECT_TRUE(server->has_backlog());
-    ASSERT_TRUE(run_until([&] { return handler.at(id).closed == 1; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).closed == 1; }));
     EXPECT_EQ(3u + 20 * 4, handler.at(id).input.size());
     EXPECT_EQ("closed by the peer", handler.at(id).reason);
 }
@@ -184,7 +184,7 @@ TEST_F(ServerTest, PauseInsideOnBytesKeepsTheRestForResume) {
         return size_t{1};
     };
     client.send("abc");
-    ASSERT_TRUE(run_until([&] { return handler.at(id).input == "a"; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).input == "a"; }));
     EXPECT_TRUE(comes_to_rest());
     EXPECT_EQ(2u, server->input_bytes());
     // Shown again without anything new having arrived.
@@ -198,7 +198,7 @@ TEST_F(ServerTest, PauseInsideOnBytesKeepsTheRestForResume) {
     EXPECT_EQ("abc", handler.at(id).input);
     EXPECT_TRUE(comes_to_rest());
     server->resume(id);
-    ASSERT_TRUE(run_until([&] { return handler.at(id).input == "abcd"; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).input == "abcd"; }));
     EXPECT_EQ(0u, server->input_bytes());
 }
 
@@ -210,7 +210,7 @@ TEST_F(ServerTest, PauseAndResumeInsideOnBytesShowsTheRestAgain) {
         return size_t{1};
     };
     client.send("abcdef");
-    ASSERT_TRUE(run_until([&] { return handler.at(id).input == "abcdef"; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).input == "abcdef"; }));
     EXPECT_TRUE(comes_to_rest());
 }
 
@@ -249,7 +249,8 @@ TEST_F(ServerTest, AFloodDoesNotStarveAnother) {
     }
     // What is left is the server's to remember, not the poller's to report.
     server->set_limits(Limits{});
-    ASSERT_TRUE(run_until([&] { return handler.at(flood_id).input.size() == sent; }));
+    ASSERT_TRUE(
+        run_until([&, &flood_id = flood_id] { return handler.at(flood_id).input.size() == sent; }));
     EXPECT_TRUE(comes_to_rest());
 }
 
@@ -272,7 +273,7 @@ TEST_F(ServerTest, LastBytesAndEndOfStreamInOneTurn) {
     auto [client, id] = connected();
     client.send("last words");
     client.half_close();
-    ASSERT_TRUE(run_until([&] { return handler.at(id).closed == 1; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).closed == 1; }));
     EXPECT_EQ("last words", handler.at(id).input);
     EXPECT_EQ("closed by the peer", handler.at(id).reason);
     EXPECT_EQ(0u, server->connections());
@@ -283,14 +284,14 @@ TEST_F(ServerTest, EndOfStreamInsideAPacketReleasesIt) {
     handler.reading = [](ConnectionId, base::ByteView) { return size_t{0}; };
     client.send(pattern(9000));
     client.half_close();
-    ASSERT_TRUE(run_until([&] { return handler.at(id).closed == 1; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).closed == 1; }));
     EXPECT_EQ(0u, server->input_bytes());
 }
 
 TEST_F(ServerTest, ResetIsTold) {
     auto [client, id] = connected();
     client.abort();
-    ASSERT_TRUE(run_until([&] { return handler.at(id).closed == 1; }));
+    ASSERT_TRUE(run_until([&, &id = id] { return handler.at(id).closed == 1; }));
     EXPECT_EQ("Connection reset by peer", handler.at(id).reason);
     EXPECT_EQ(0, handler.at(id).drained);
     EXPECT_TRUE(comes_to_rest());

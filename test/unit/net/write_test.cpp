@@ -121,7 +121,7 @@ TEST_F(ServerTest, WritingToAGonePeerEndsInTheNextTurn) {
 TEST_F(ServerTest, AFailingFlushInsideACallbackTellsTheEndOutsideOfIt) {
     auto [gone, gone_id] = connected();
     auto [writer, writer_id] = connected();
-    handler.reading = [&, other = gone_id](ConnectionId self, base::ByteView bytes) {
+    handler.reading = [&, other = gone_id, &gone = gone](ConnectionId self, base::ByteView bytes) {
         if (self == other) return bytes.size();
         gone.abort();
         handler.at(other).outbox.tail().append("for you");
