@@ -6,7 +6,6 @@ their side of QoS 1 and 2 over all rounds.
 
 import os
 import random
-import signal
 import threading
 
 from harness.server import Server
@@ -16,6 +15,8 @@ from session_clients import Publisher, Subscriber
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "50"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or random.randrange(1, 10**6)
 SAID = f"CRASH_SEED={SEED}"
+# A subscriber that is slower than the publishers for hours: pgmqtt.queue_policy would take the oldest.
+ROOM = {"pgmqtt.max_queued_messages": "100000000", "pgmqtt.max_queued_bytes": "100GB"}
 
 
 class Threads:
@@ -63,9 +64,7 @@ def cut_power(server):
 
 
 def kill_worker(name):
-    def kill(server):
-        os.kill(server.worker_pid(name), signal.SIGKILL)
-    return kill
+    return lambda server: server.kill_worker(name)
 
 
 def end_store_worker(server):
@@ -151,7 +150,7 @@ class Campaign:
 def run_campaign(conf, disasters, rounds):
     """In every third round the subscriber is away, so that its queue spans disasters."""
     dice = random.Random(SEED)
-    with Server(conf) as server:
+    with Server({**ROOM, **conf}) as server:
         campaign = Campaign(server)
         for number in range(rounds):
             campaign.round(disasters[number % len(disasters)], dice.randrange(1, 600),

@@ -11,7 +11,6 @@ not yet acknowledged, comes again after a crash. Both are counted. With (lsn, se
 
 import os
 import random
-import signal
 import threading
 from collections import namedtuple
 
@@ -22,6 +21,7 @@ from harness.rawmqtt import RawClient
 from harness.server import Server
 from harness.waiting import wait_for
 from session_clients import SessionClient, acknowledgement
+from session_rounds import ROOM, kill_worker
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "50"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or random.randrange(1, 10**6)
@@ -76,12 +76,6 @@ class Consumer(SessionClient):
         self.arrived.append(Message(packet.topic.rpartition("/")[2], int(packet.payload),
                                     (int(said["lsn"]), int(said["seq"])), bool(packet.dup)))
         self._client.send(acknowledgement(PUBACK, packet.packet_id))
-
-
-def kill_worker(name):
-    def kill(server):
-        os.kill(server.worker_pid(name), signal.SIGKILL)
-    return kill
 
 
 DISASTERS = [("postmaster", Server.kill9), ("all", lambda server: server.kill9(everyone=True)),
@@ -189,7 +183,7 @@ def test_committed_changes_arrive_in_order_whatever_is_killed():
     dice = random.Random(SEED)
     consumer = Consumer()
     said = f"CRASH_SEED={SEED}"
-    with Server(conf={"pgmqtt.max_queued_messages": 10**6, "pgmqtt.max_queued_bytes": "1GB"}) as server:
+    with Server(ROOM) as server:
         set_up(server)
         consumer.connect(server.mqtt_port).subscribe().run(lambda: False)
         for number in range(ROUNDS):

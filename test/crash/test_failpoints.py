@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.server import Server
-from session_rounds import ROUNDS, SEED
+from session_rounds import ROOM, ROUNDS, SEED
 from whole_campaign import WholeCampaign
 
 SOURCE = Path(__file__).resolve().parents[2] / "src/pg/failpoint.cpp"
@@ -35,7 +35,7 @@ def test_there_are_failpoints():
 
 @pytest.fixture(scope="module")
 def campaign():
-    with Server({"pgmqtt.max_queued_bytes": "1GB", "max_wal_size": "256MB"}) as server:
+    with Server({**ROOM, "max_wal_size": "256MB"}) as server:
         yield WholeCampaign(server)
 
 

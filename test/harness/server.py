@@ -181,6 +181,18 @@ class Server:
         self.wait_for(lambda: not any(map(is_running, children)),
                       "the postmaster's children end with it", 30)
 
+    def kill_worker(self, backend_type):
+        """SIGKILL to one, upon which the postmaster ends all; returns when it has noticed.
+
+        Who connects before that meets a server that is about to go.
+        """
+        def noticed():
+            return self.log_text().count("all server processes terminated; reinitializing")
+
+        before = noticed()
+        os.kill(self.worker_pid(backend_type), signal.SIGKILL)
+        self.wait_for(lambda: noticed() > before, "the postmaster begins anew", 60)
+
     def power_cut(self):
         """As kill9(everyone=True), and what of the WAL was not flushed is gone.
 
