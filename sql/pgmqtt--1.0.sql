@@ -305,6 +305,7 @@ GRANT SELECT, DELETE ON pgmqtt.dead_letter TO pgmqtt_admin;
 -- script that updates replaces it in the same way.
 CREATE FUNCTION pgmqtt.schema_fingerprint() RETURNS text
     LANGUAGE sql IMMUTABLE AS $$SELECT '@SCHEMA_FINGERPRINT@'$$;
+REVOKE ALL ON FUNCTION pgmqtt.schema_fingerprint() FROM PUBLIC;
 COMMENT ON FUNCTION pgmqtt.schema_fingerprint() IS 'Of the scripts that made the extension; a library of another build serves nothing';
 
 -- Checks that this is the database of pgmqtt.database and wakes the workers when CREATE EXTENSION
