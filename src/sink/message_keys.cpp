@@ -11,6 +11,7 @@ extern "C" {
 #include "pg/datum.h"
 #include "pg/log.h"
 #include "pg/transaction.h"
+#include "sink/lock_patience.h"
 #include "sink/msg_values.h"
 #include "sink/sink_transaction.h"
 
@@ -111,7 +112,7 @@ void MessageKeys::clean_up() {
     if (now < cleaned_at_ + kCleanUpInterval) return;
     cleaned_at_ = now;
     pg::Status status = pg::transaction({.wait = pg::CommitWait::kNothing}, [&] {
-        limit_lock_waits();
+        limit_lock_waits(LockPatience::kLongest);
         forget_.execute(nullptr);
         forget_received_.execute(nullptr);
     });

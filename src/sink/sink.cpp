@@ -18,21 +18,33 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of one statement.
+// Of one statement. Fewer, after a lock has ended one (kCheapTry).
 constexpr size_t kBatchMessages = 10000;
 constexpr size_t kBatchBytes = 16 << 20;
 
 constexpr milliseconds kFirstDelay{100};
 constexpr milliseconds kLongestDelay{30000};
-// A lock is looked for more often: each look waits a bounded time, and whoever holds the lock
-// leaves a backlog behind.
-constexpr milliseconds kLongestLockDelay{2000};
+// A lock is looked for more often: a look is cheap, and whoever holds the lock leaves a backlog
+// behind.
+constexpr milliseconds kLongestLockDelay{1000};
+
+// The first try may meet what ends with the next commit of somebody else. Most others wait for next
+// to nothing. Every fourth stands in the
+// queue, since a lock that many take in turn is never free.
+constexpr int kTriesPerWait = 4;
+constexpr milliseconds kBriefLockWait{2};
+
+// What a try that a lock may end again should take. It loses its work, and the others wait for it:
+// the next has fewer messages.
+constexpr milliseconds kCheapTry{10};
+constexpr size_t kBatchStep = 8;
 
 // How often a message of a sink with on_error = 'retry' is tried again.
 constexpr int kRetries = 5;
 
-// A deadlock or two are nothing to write about.
+// A deadlock or two are nothing to write about, and neither is a lock that is held for a second.
 constexpr int kHoldsBeforeLog = 3;
+constexpr int kLockHoldsBeforeLog = 5;
 
 milliseconds delay_after(int holds, bool lock) {
     milliseconds delay = kFirstDelay * (1 << std::min(holds - 1, 16));
@@ -65,7 +77,7 @@ pg::Error loop() {
 }  // namespace
 
 Sink::Sink(Definition definition, pg::SinkSlot* slot)
-    : definition_(std::move(definition)), slot_(slot) {
+    : definition_(std::move(definition)), slot_(slot), batch_limit_(kBatchMessages) {
     rebuild();
 }
 
@@ -107,7 +119,9 @@ void Sink::forget_messages() {
     head_attempts_ = 0;
 }
 
-void Sink::run(DeadLetters& dead_letters, Identities& identities, Completions& completions) {
+void Sink::run(DeadLetters& dead_letters, Identities& identities, LockPatience& patience,
+               Completions& completions) {
+    limit_waits(patience);
     Clock::time_point start = Clock::now();
     Batch batch = next_batch();
     bool runs = !retired() && definition_.enabled && statement_ != nullptr;
@@ -115,8 +129,9 @@ void Sink::run(DeadLetters& dead_letters, Identities& identities, Completions& c
                       : is_loop(batch) ? refuse(batch, loop(), dead_letters)
                                        : store(batch, dead_letters, identities);
     settle(outcome, completions);
+    Clock::duration took = Clock::now() - start;
     if (slot_ != nullptr && outcome.done > 0) {
-        auto time = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+        auto time = std::chrono::duration_cast<std::chrono::microseconds>(took);
         ++slot_->batches;
         slot_->times.add(static_cast<uint32_t>(std::min<int64_t>(time.count(), UINT32_MAX)));
     }
@@ -124,7 +139,17 @@ void Sink::run(DeadLetters& dead_letters, Identities& identities, Completions& c
         recover();
     else
         hold(outcome);
+    if (outcome.held.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
+        hold_for_lock(batch.size(), took, patience);
     show_queue();
+}
+
+void Sink::limit_waits(LockPatience& patience) {
+    bool queues = holds_ % kTriesPerWait == kTriesPerWait - 1;
+    lock_wait_ = patience.left(Clock::now());
+    if (holds_ > 0 && !queues) lock_wait_ = std::min(lock_wait_, kBriefLockWait);
+    if (statement_ != nullptr)
+        statement_->wait_for_tables(queues ? LockWait::kQueue : LockWait::kNone);
 }
 
 Sink::Batch Sink::next_batch() const {
@@ -132,7 +157,7 @@ Sink::Batch Sink::next_batch() const {
     size_t bytes = 0;
     for (const auto& message : queue_) {
         bytes += message->bytes.size();
-        if (batch.size() == kBatchMessages || (bytes > kBatchBytes && !batch.empty())) break;
+        if (batch.size() == batch_limit_ || (bytes > kBatchBytes && !batch.empty())) break;
         // What comes of a batch gets one count.
         if (!batch.empty() && hops_of(*message) != hops_of(*batch.front())) break;
         batch.push_back(message.get());
@@ -168,7 +193,7 @@ pg::Status Sink::transact(const Batch& batch, bool bisect, Outcome& outcome,
     pg::HopScope hops(hops_of(*batch.front()) + 1);
     try {
         return pg::transaction({.activity = activity_.c_str()}, [&] {
-            limit_lock_waits();
+            limit_lock_waits(lock_wait_);
             check_constraints_at_once();
             pg::failpoint_in_guard(pg::Failpoint::kSinkWrite);
             pg::mark_transaction_with_hops();
@@ -202,7 +227,7 @@ pg::Error Sink::not_wanted() const {
 Outcome Sink::refuse(const Batch& batch, const pg::Error& error, DeadLetters& dead_letters) {
     Outcome outcome;
     pg::Status status = pg::transaction({.activity = activity_.c_str()}, [&] {
-        limit_lock_waits();
+        limit_lock_waits(lock_wait_);
         for (const Message* message : batch)
             dead_letters.insert(definition_.name, *message, error, 1);
     });
@@ -249,12 +274,17 @@ void Sink::hold(const Outcome& outcome) {
     if (slot_ != nullptr) ++slot_->retries;
     bool statement = outcome.held_by == HeldBy::kStatement;
     show(statement ? pg::SinkState::kError : pg::SinkState::kWaiting, outcome.held.message);
-    if (logged_ || !(statement || holds_ >= kHoldsBeforeLog)) return;
+    if (logged_ || !(statement || holds_ >= (lock ? kLockHoldsBeforeLog : kHoldsBeforeLog))) return;
     logged_ = true;
     pg::log(WARNING,
             "sink \"" + definition_.name + "\" " +
                 (statement ? "cannot run its statement" : "waits") + " and is tried again",
             outcome.held);
+}
+
+void Sink::hold_for_lock(size_t tried, Clock::duration took, LockPatience& patience) {
+    patience.spend(std::min<Clock::duration>(took, lock_wait_));
+    if (took > kCheapTry) batch_limit_ = std::max<size_t>(tried / kBatchStep, 1);
 }
 
 void Sink::recover() {
@@ -263,6 +293,7 @@ void Sink::recover() {
     logged_ = false;
     holds_ = 0;
     retry_at_ = {};
+    batch_limit_ = std::min(batch_limit_ * kBatchStep, kBatchMessages);
 }
 
 // Of what waits the first has waited longest. (`pending` follows with the next batch, or is 1.)

@@ -15,6 +15,7 @@
 #include "sink/completions.h"
 #include "sink/dead_letters.h"
 #include "sink/definition.h"
+#include "sink/lock_patience.h"
 #include "sink/message.h"
 #include "sink/message_keys.h"
 #include "sink/msg_relation.h"
@@ -57,7 +58,8 @@ class Sink {
 
     // One batch in one transaction (two, if the first showed that the batch must be bisected).
     // Reports to `completions` what is committed.
-    void run(DeadLetters& dead_letters, Identities& identities, Completions& completions);
+    void run(DeadLetters& dead_letters, Identities& identities, LockPatience& patience,
+             Completions& completions);
 
    private:
     using Batch = std::vector<const Message*>;
@@ -70,7 +72,9 @@ class Sink {
     pg::Status transact(const Batch& batch, bool bisect, Outcome& outcome,
                         DeadLetters& dead_letters, Identities& identities);
     void settle(const Outcome& outcome, Completions& completions);
+    void limit_waits(LockPatience& patience);
     void hold(const Outcome& outcome);
+    void hold_for_lock(size_t tried, Clock::duration took, LockPatience& patience);
     void recover();
     void show_queue();
     void show(pg::SinkState state, const std::string& message);
@@ -85,7 +89,9 @@ class Sink {
     std::deque<std::shared_ptr<Message>> queue_;
     int head_attempts_ = 0;  // how often the first message was held for its own error
     int holds_ = 0;          // in a row
-    bool logged_ = false;    // that it is held
+    size_t batch_limit_;     // messages
+    std::chrono::milliseconds lock_wait_ = LockPatience::kLongest;  // of this try
+    bool logged_ = false;                                           // that it is held
     Clock::time_point retry_at_{};
 };
 

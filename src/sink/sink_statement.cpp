@@ -204,7 +204,11 @@ void SinkStatement::execute(MsgRows& rows, size_t first, size_t last) {
 // Rows that SELECT or RETURNING produce are computed and thrown away.
 void SinkStatement::run(MsgRows& rows, size_t first, size_t last) {
     EphemeralNamedRelationData* msg = register_msg(rows.description());
-    if (plan_ == nullptr) prepare();
+    if (plan_ == nullptr)
+        prepare();
+    else
+        lock_tables(*static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(plan_))),
+                    lock_wait_);
     plan();
     rows.compute(used_);
     if (is_call_) {

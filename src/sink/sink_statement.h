@@ -15,6 +15,7 @@ extern "C" {
 
 #include "sink/definition.h"
 #include "sink/msg_relation.h"
+#include "sink/table_locks.h"
 
 namespace pgmqtt::sink {
 
@@ -28,6 +29,9 @@ class SinkStatement {
     // Runs it once for the rows [first, last), as the sink's owner. Inside a transaction; raises
     // what the statement raises. Prepares at the first call.
     void execute(MsgRows& rows, size_t first, size_t last);
+
+    // How execute() takes the locks of its tables once it is prepared.
+    void wait_for_tables(LockWait wait) { lock_wait_ = wait; }
 
     // Prepares and plans it and finds out whether it is of a kind that a sink may run: raises if
     // not. Inside a transaction.
@@ -51,6 +55,7 @@ class SinkStatement {
     const MsgColumns& columns_;
     SPIPlanPtr plan_ = nullptr;
     bool is_call_ = false;
+    LockWait lock_wait_ = LockWait::kQueue;
     int generation_ = -1;  // of the plan that used_ describes
     ColumnSet used_;
 };

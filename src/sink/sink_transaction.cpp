@@ -7,15 +7,12 @@ extern "C" {
 }
 
 namespace pgmqtt::sink {
-namespace {
 
-constexpr const char* kLockTimeout = "200ms";
-
-}  // namespace
-
-void limit_lock_waits() {
-    set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
-                      true, 0, false);
+void limit_lock_waits(std::chrono::milliseconds longest) {
+    char timeout[16];
+    snprintf(timeout, sizeof(timeout), "%dms", static_cast<int>(longest.count()));
+    set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true,
+                      0, false);
 }
 
 void check_constraints_at_once() {

@@ -67,7 +67,7 @@ void Sinks::reload() {
     uint64_t seen = pg::shared()->configuration;
     std::vector<Definition> definitions;
     pg::Status status = pg::transaction({.read_only = true}, [&] {
-        limit_lock_waits();
+        limit_lock_waits(LockPatience::kLongest);
         read_definitions(definitions);
     });
     if (!status) {
@@ -169,7 +169,7 @@ void Sinks::run_due() {
     Clock::time_point now = Clock::now();
     for (auto& [id, sink] : sinks_) {
         if (!sink->due(now) || !may_run(*sink)) continue;
-        sink->run(dead_letters_, identities_, completions_);
+        sink->run(dead_letters_, identities_, patience_, completions_);
         send_completions();
     }
 }

@@ -4,7 +4,7 @@
 // broker (either end died in between) comes again and is stored again. A message that goes into
 // several sinks is complete when all of them are done with it, and comes again to all of them.
 // One process runs all sinks in turn, a batch each: a statement that takes seconds delays the
-// others for so long; one that waits for a lock does not (sink_transaction.h).
+// others for so long; one that waits for a lock does not (lock_patience.h).
 #pragma once
 
 #include "pg/backend.h"
@@ -19,6 +19,7 @@
 #include "pg/queue.h"
 #include "sink/completions.h"
 #include "sink/dead_letters.h"
+#include "sink/lock_patience.h"
 #include "sink/sink.h"
 
 namespace pgmqtt::sink {
@@ -59,6 +60,7 @@ class Sinks {
     bool reload_failed_ = false;
     DeadLetters dead_letters_;
     Identities identities_;
+    LockPatience patience_;
     Completions completions_;
     bool unread_ = false;  // too much is pending to look for more
 };

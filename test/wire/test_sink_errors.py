@@ -76,7 +76,9 @@ def test_while_one_table_is_locked_other_sinks_are_acknowledged(server, raw, top
         count += 1
     assert slowest < 1
     waiting.expect_nothing_before_ping()
-    assert status(server, locked) == "waiting|canceling statement due to lock timeout"
+    assert status(server, locked) in (  # it looks, and every fourth time it queues
+        f'waiting|could not obtain lock on relation "{locked}"',
+        "waiting|canceling statement due to lock timeout")
     locker.rollback()
     locker.close()
     assert max(codes(waiting, 50)) < 0x80

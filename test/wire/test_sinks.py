@@ -127,9 +127,9 @@ def test_a_locked_table_delays_only_its_own_acknowledgements(server, raw, topic,
     other.connect()
     other.subscribe(f"{topic}/other", 1)
     blocked.send(publish_frame(f"{topic}/s/temp", '{"temperature": 1}', qos=1, packet_id=7))
-    server.wait_for(lambda: server.psql(  # the premise: the sink worker does wait for the lock
-        "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'pgmqtt sink'"
-        " AND wait_event_type = 'Lock'"), "the sink waits for the table")
+    server.wait_for(lambda: server.psql(  # the premise: the sink has met the lock
+        f"SELECT status FROM pgmqtt.sinks WHERE name = '{readings}'") == "waiting",
+        "the sink waits for the table")
     other.publish(f"{topic}/other", "x")
     assert other.expect(3).payload == b"x"
     blocked.expect_nothing_before_ping()  # alive, not acknowledged
