@@ -74,7 +74,9 @@ bool user_properties_value(const Message& message, Datum* value) {
         if (json != nullptr) memcpy(json, text.data(), size);
     }
     if (json == nullptr) ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-    return json_value({json, size}, value);
+    bool holds = json_value({json, size}, value);
+    pfree(json);
+    return holds;
 }
 
 }  // namespace
