@@ -209,26 +209,13 @@ QueueReplay::Queue& QueueReplay::queue_of(uint64_t session_id) {
     return *current_;
 }
 
-// Most queues have no gaps, so the first guess is right.
-QueueReplay::Slot* QueueReplay::find(Queue& queue, uint64_t sequence) {
-    std::vector<Slot>& slots = queue.slots;
-    if (slots.empty() || sequence < slots.front().sequence || sequence > slots.back().sequence)
-        return nullptr;
-    uint64_t guess = sequence - slots.front().sequence;
-    if (guess < slots.size() && slots[guess].sequence == sequence) return &slots[guess];
-    auto position =
-        std::lower_bound(slots.begin(), slots.end(), sequence,
-                         [](const Slot& slot, uint64_t wanted) { return slot.sequence < wanted; });
-    return position->sequence == sequence ? &*position : nullptr;
-}
-
 void QueueReplay::end(Queue& queue, uint64_t sequence) {
-    Slot* slot = find(queue, sequence);
+    Slot* slot = queue.slots.find(sequence);
     if (slot == nullptr || slot->over) return;
     slot->over = true;
     constexpr size_t kWorthwhile = 64;
     if (++queue.over < kWorthwhile || queue.over * 2 < queue.slots.size()) return;
-    std::erase_if(queue.slots, [](const Slot& old) { return old.over; });
+    queue.slots.erase_if([](const Slot& old) { return old.over; });
     queue.over = 0;
 }
 
@@ -243,18 +230,10 @@ void QueueReplay::write(Queue& queue, const QueueEntry& entry) {
               .qos = entry.delivery.qos,
               .sent = entry.delivery.sent,
               .retain = entry.delivery.retain};
-    std::vector<Slot>& slots = queue.slots;
-    if (slots.empty() || slots.back().sequence < entry.number) {
-        slots.push_back(slot);
-    } else if (Slot* known = find(queue, entry.number)) {
-        if (known->over) --queue.over;
-        *known = slot;
-    } else {
-        auto position = std::lower_bound(
-            slots.begin(), slots.end(), entry.number,
-            [](const Slot& old, uint64_t wanted) { return old.sequence < wanted; });
-        slots.insert(position, slot);
-    }
+    Slot* known = queue.slots.find(entry.number);
+    if (known == nullptr) return queue.slots.add(slot);
+    if (known->over) --queue.over;
+    *known = slot;
 }
 
 // A few different lists serve all deliveries.

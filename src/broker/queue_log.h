@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "broker/sorted_runs.h"
 #include "broker/store_record.h"
 
 namespace pgmqtt::broker {
@@ -93,14 +94,13 @@ class QueueReplay {
         bool over = false;
     };
     struct Queue {
-        std::vector<Slot> slots;  // by sequence
+        SortedRuns<Slot> slots;
         size_t over = 0;
         std::unordered_map<uint16_t, uint64_t> received;
     };
 
     void apply(const QueueEntry& entry);
     Queue& queue_of(uint64_t session_id);
-    static Slot* find(Queue& queue, uint64_t sequence);
     static void end(Queue& queue, uint64_t sequence);
     void write(Queue& queue, const QueueEntry& entry);
     uint32_t keep(ByteView identifiers);
@@ -119,9 +119,10 @@ class QueueReplay {
 template <class Take>
 void QueueReplay::for_each(Take&& take) {
     for (uint64_t session_id : sessions()) {
-        const Queue& queue = queues_.at(session_id);
-        for (const Slot& slot : queue.slots)
+        Queue& queue = queues_.at(session_id);
+        queue.slots.for_each([&](const Slot& slot) {
             if (!slot.over) take(entry_of(session_id, slot));
+        });
         for (const auto& [packet_id, message_id] : queue.received)
             take(QueueEntry{.kind = QueueEntry::Kind::kReceived,
                             .session_id = session_id,
