@@ -8,14 +8,20 @@ extern "C" {
 #include <replication/slot.h>
 #include <storage/lwlock.h>
 #include <storage/proc.h>
+#include <storage/standby.h>
 #include <utils/memutils.h>
 }
+
+#include <algorithm>
 
 #include "cdc/wal_reader.h"
 
 namespace pgmqtt::cdc {
 
 namespace {
+
+// Decoded again in a fraction of a second; each record costs a flushed file of the snapshot.
+constexpr XLogRecPtr kRestartDistance = 32 << 20;
 
 // INSERT ... ON CONFLICT writes the row, then a record that confirms it. The reorder buffer must
 // see both or none, and what is skipped may change between the two: so both are decoded.
@@ -135,6 +141,12 @@ pg::Status Decoder::save() {
         ReplicationSlotMarkDirty();
         ReplicationSlotSave();
     });
+}
+
+pg::Status Decoder::keep_restart_near() {
+    XLogRecPtr last = std::max(restart_asked_, MyReplicationSlot->data.restart_lsn);
+    if (position_ < last + kRestartDistance) return base::Done{};
+    return pg::guard([this] { restart_asked_ = LogStandbySnapshot(); });
 }
 
 }  // namespace pgmqtt::cdc

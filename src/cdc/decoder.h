@@ -37,6 +37,10 @@ class Decoder {
     pg::Status save();
     bool is_saved() const { return saved_ == confirmed_; }
 
+    // The slot keeps WAL, and a start reads it again, from a record of the running transactions on.
+    // The server writes one every 15 s; this one as soon as there is much WAL behind the last.
+    pg::Status keep_restart_near();
+
    private:
     void process_record();
 
@@ -47,6 +51,7 @@ class Decoder {
     XLogRecPtr position_ = InvalidXLogRecPtr;
     XLogRecPtr confirmed_ = InvalidXLogRecPtr;
     XLogRecPtr saved_ = InvalidXLogRecPtr;
+    XLogRecPtr restart_asked_ = InvalidXLogRecPtr;  // where our last such record is
 };
 
 }  // namespace pgmqtt::cdc

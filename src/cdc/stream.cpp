@@ -86,6 +86,7 @@ Stream::~Stream() {
     if (streaming()) {
         publisher_.turn();
         pg::Status status = decoder_.confirm(done());
+    if (status.ok()) status = decoder_.keep_restart_near();
         if (status.ok()) status = decoder_.save();
         if (!status.ok()) pg::log(LOG, "could not save the slot's position", status.error());
     }
@@ -406,6 +407,7 @@ XLogRecPtr Stream::done() const {
 void Stream::confirm() {
     if (publisher_.done() > decoder_.confirmed()) pg::failpoint(pg::Failpoint::kCdcConfirm);
     pg::Status status = decoder_.confirm(done());
+    if (status.ok()) status = decoder_.keep_restart_near();
     Clock::time_point now = Clock::now();
     if (status.ok() && !decoder_.is_saved() && now >= save_at_) {
         status = decoder_.save();

@@ -136,6 +136,24 @@ def test_a_quiet_mapped_table_does_not_hold_back_wal(own):
                  "nothing older is held", 20)
 
 
+def test_wal_is_not_kept_until_the_server_logs_running_transactions(new_server):
+    """B04: nor decoded again by the next start; the background writer, which logs them, stands still."""
+    own = new_server(conf={"max_wal_size": "10GB", "checkpoint_timeout": "1h"}).start()
+    own.psql("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (pad text);"
+             "ALTER TABLE other ALTER pad SET STORAGE EXTERNAL; SELECT pgmqtt.add_mapping('t', 't', $$'t'$$)")
+    writer = own.worker_pid("background writer")
+    os.kill(writer, signal.SIGSTOP)
+    try:
+        kept = "SELECT ((pg_current_wal_lsn() - restart_lsn) / 1e6)::int FROM pg_replication_slots"
+        for _ in range(10):
+            own.psql("INSERT INTO other SELECT repeat('x', 100000) FROM generate_series(1, 200)")
+        written = int(own.psql("SELECT ((pg_current_wal_lsn() - '0/0') / 1e6)::int"))
+        assert written > 200, "the premise"
+        own.wait_for(lambda: int(own.psql(kept)) < 100, "WAL is let go of", 60)
+    finally:
+        os.kill(writer, signal.SIGCONT)
+
+
 def test_prepared_transactions(new_server):
     """B08: published at COMMIT PREPARED, also after a restart; a slot waits for one, and says so."""
     own = new_server(conf={"max_prepared_transactions": 5}).start()
