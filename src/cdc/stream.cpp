@@ -86,7 +86,7 @@ Stream::~Stream() {
     if (streaming()) {
         publisher_.turn();
         pg::Status status = decoder_.confirm(done());
-    if (status.ok()) status = decoder_.keep_restart_near();
+        if (status.ok()) status = decoder_.keep_restart_near();
         if (status.ok()) status = decoder_.save();
         if (!status.ok()) pg::log(LOG, "could not save the slot's position", status.error());
     }
