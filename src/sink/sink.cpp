@@ -29,8 +29,7 @@ constexpr milliseconds kLongestDelay{30000};
 constexpr milliseconds kLongestLockDelay{1000};
 
 // The first try may meet what ends with the next commit of somebody else. Most others wait for next
-// to nothing. Every fourth stands in the
-// queue, since a lock that many take in turn is never free.
+// to nothing. Every fourth stands in the queue, since a lock that many take in turn is never free.
 constexpr int kTriesPerWait = 4;
 constexpr milliseconds kBriefLockWait{2};
 

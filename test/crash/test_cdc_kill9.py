@@ -25,6 +25,8 @@ from session_rounds import ROOM, kill_worker
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "50"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or random.randrange(1, 10**6)
+# Seldom large: a hundred rounds are to leave the consumer a backlog, and not one of hours.
+BULK_SIZES = [2] * 8 + [50] * 8 + [3000]
 NUMBERS = """$$jsonb_build_object('user_properties',
     jsonb_build_object('lsn', (lsn - '0/0')::text, 'seq', seq::text))$$"""
 
@@ -110,7 +112,7 @@ def one_round(server, consumer, number, dice):
     firsts = [int(server.psql(f"SELECT coalesce(max(n), -1) + 1 FROM {table}"))
               for table in ("single", "bulk")]
     writers = [Writer(server, "single", firsts[0], [1], dice.random()),
-               Writer(server, "bulk", firsts[1], [2, 50, 3000], dice.random())]
+               Writer(server, "bulk", firsts[1], BULK_SIZES, dice.random())]
     stop = threading.Event()
     threads = [*writers, threading.Thread(target=update_state, args=(server, stop), daemon=True)]
     if number % 3 != 2:
